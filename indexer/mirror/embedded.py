@@ -21,7 +21,6 @@ import subprocess
 import time
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -29,6 +28,7 @@ import psutil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 _SERVER_SETTINGS = {
     "shared_buffers": "128MB",
