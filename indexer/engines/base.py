@@ -1,0 +1,144 @@
+"""The one interface behind which search engines stand (behaviour.md, section 5).
+
+An engine stores documents in indexes and answers searches over them. It knows nothing of feeds, of the
+mirror's tables, or of where documents come from: what it holds can be thrown away and written again.
+
+Contract, which ``tests/engines`` runs over every implementation:
+
+* :meth:`Engine.write` returns when the batch is searchable, or raises :class:`EngineUnavailable`; then
+  nothing is promised about the batch, and writing it again is harmless.
+* A document that the engine refuses costs only itself: it is named in :attr:`WriteResult.rejected`, the rest
+  of the batch is written.
+* :meth:`Engine.search` never raises for what a query or a filter holds. Filters compare exactly. All words of
+  a query must match; better matches come first, then the asked order, then the key by bytes, so pages neither
+  repeat nor skip. Documents that lack the sort field come last in both directions.
+* An ``offset`` at or past the engine's ``max_total_hits`` answers no hits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Document = dict[str, Any]
+"""What an answer shows, ready for JSON. ``id`` is the primary key."""
+
+
+class EngineUnavailable(Exception):  # noqa: N818 - a state of the engine, not a mistake of the caller
+    """The engine is away, or answers too late. Trying again later is right; nothing was lost."""
+
+
+class FieldType(Enum):
+    """How the values of a sortable field compare."""
+
+    TIME = "time"  # RFC 3339
+    TEXT = "text"  # folded, then by bytes
+    INTEGER = "integer"
+    NUMBER = "number"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDefinition:
+    """One index: which fields are searched (most important first), filtered and sorted by."""
+
+    uid: str
+    searchable: tuple[str, ...]
+    filterable: tuple[str, ...]
+    sortable: Mapping[str, FieldType]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBatch:
+    """Documents to put and ids to remove, by index uid. An id appears at most once per index."""
+
+    upserts: Mapping[str, Sequence[Document]] = field(default_factory=dict)
+    deletes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedDocument:
+    """A document that the engine itself refuses. ``reason`` is short and holds nothing of the document."""
+
+    index: str
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """What became of a batch."""
+
+    rejected: Sequence[RejectedDocument] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SortOrder:
+    """An order by one sortable field."""
+
+    field: str
+    descending: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """A search in one index. Filters are ANDed equalities on filterable fields (membership where a list)."""
+
+    index: str
+    query: str = ""
+    filters: Mapping[str, str] = field(default_factory=dict)
+    sort: SortOrder | None = None
+    offset: int = 0
+    limit: int = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """A page of hits, and how many there are in all (exact, but never above ``max_total_hits``)."""
+
+    hits: list[Document]
+    estimated_total: int
+    processing_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatistics:
+    """The size of one index."""
+
+    number_of_documents: int
+    is_indexing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatistics:
+    """The sizes of all indexes by uid; ``raw`` is the engine's own account, where it has one."""
+
+    indexes: Mapping[str, IndexStatistics]
+    raw: Mapping[str, Any] | None = None
+
+
+class Engine(Protocol):
+    """A search engine. Every method may raise :class:`EngineUnavailable`."""
+
+    name: str
+
+    async def prepare(self, indexes: Sequence[IndexDefinition]) -> None:
+        """Put indexes and their settings in place, awaited. Idempotent, safe in several processes at once."""
+
+    async def write(self, batch: WriteBatch) -> WriteResult:
+        """Write a batch; returns when it is searchable."""
+
+    async def search(self, request: SearchRequest) -> SearchResult:
+        """Answer one page of a search."""
+
+    async def statistics(self) -> EngineStatistics:
+        """Tell how large the indexes are."""
+
+    async def ping(self) -> None:
+        """Return when the engine answers."""
+
+    async def close(self) -> None:
+        """Give up what the engine itself opened."""

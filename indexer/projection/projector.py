@@ -1,0 +1,287 @@
+"""The projector: from the queue of changed keys to the search engine (behaviour.md, section 5).
+
+What it owns: the order "read the current state, write it to the engine, clear the mark", and nothing else.
+The queue says only *that* a key changed; what is written is the state at the time of reading. So losing,
+repeating or reordering wake-ups is harmless.
+
+Ordering: a key is in at most one batch at a time, so two states of one key never race. Batches themselves may
+finish in any order: two are under way at once, so that one is prepared while the other is written. The queue
+must be held by one projector at a time (the caller's lease); two would race with what they had read.
+
+Crash behaviour: a mark is cleared only at the generation that was read, and only after the engine has said
+that the batch is searchable. After a crash at any point the marks are still there, and writing them again
+changes nothing. A change that comes in while a batch is under way raises the generation, so its mark
+survives.
+
+Failures: when the engine or the queue is away, the batch is dropped and read again after a pause of 0.5 s,
+doubled up to 30 s; a document that the engine refuses goes to the dead letters and its mark is cleared.
+Anything else is a mistake of ours and ends :meth:`Projector.run` with that error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, Protocol
+
+from indexer.engines.base import EngineUnavailable, WriteBatch
+from indexer.engines.ids import document_id
+from indexer.engines.indexes import SERVERS
+from indexer.projection.documents import record_document, server_document
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+
+    from indexer.engines.base import Document, Engine, WriteResult
+    from indexer.projection.documents import StoredRecord, StoredServer
+    from indexer.projection.kinds import Kinds
+
+MAX_MARKS: Final = 1_000
+MAX_BYTES: Final = 8 * 1024 * 1024
+BATCHES_IN_FLIGHT: Final = 2
+FIRST_PAUSE_SECONDS: Final = 0.5
+LONGEST_PAUSE_SECONDS: Final = 30.0
+
+
+class Marked(Protocol):
+    """A changed key with its current state. A frozen dataclass with these fields fits.
+
+    With neither record nor server, what the key stood for is gone. A server's key is its FQDN.
+    """
+
+    @property
+    def key(self) -> str:
+        """The canonical key, or a server's FQDN."""
+
+    @property
+    def generation(self) -> int:
+        """Raised by every change; a mark is cleared only at the generation that was read."""
+
+    @property
+    def marked_at(self) -> datetime:
+        """When the oldest change that is not yet indexed was committed, aware."""
+
+    @property
+    def former_schemas(self) -> Sequence[str]:
+        """The schemas under which the key may still stand in an index."""
+
+    @property
+    def record(self) -> StoredRecord | None:
+        """The live record under the key."""
+
+    @property
+    def server(self) -> StoredServer | None:
+        """The server of that name."""
+
+
+class Marks(Protocol):
+    """The projection queue, as the projector needs it."""
+
+    async def take(self, limit: int, max_bytes: int, excluding: Collection[str]) -> Sequence[Marked]:
+        """Read the oldest marks with the current state of their keys, in one snapshot.
+
+        Claims nothing. At most ``limit`` marks, whose documents together are about ``max_bytes`` at most, but
+        at least one when any is due; none whose key is in ``excluding``.
+        """
+
+    async def done(self, marks: Sequence[tuple[str, int]], indexed_at: datetime) -> None:
+        """Clear marks, each a (key, generation), that still have this generation, in one transaction.
+
+        Also notes ``indexed_at`` with their records.
+        """
+
+    async def wait(self) -> None:
+        """Return when something may have been marked since the last :meth:`take` began.
+
+        Also when that happened before this call; and after a few seconds in any case.
+        """
+
+
+class ProjectionMetrics(Protocol):
+    """What the projector tells of its work."""
+
+    def engine_write(self, engine: str, seconds: float, upserts: int, deletes: int) -> None:
+        """A batch was written."""
+
+    def searchable(self, seconds: float) -> None:
+        """A change became searchable this long after its commit."""
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What one batch of marks asks of the engine."""
+
+    upserts: dict[str, dict[str, Document]] = field(default_factory=dict)
+    deletes: dict[str, set[str]] = field(default_factory=dict)
+    key_of: dict[str, str] = field(default_factory=dict)
+
+    def put(self, index: str, document: Document) -> None:
+        self.upserts.setdefault(index, {})[document["id"]] = document
+
+    def remove(self, index: str, identifier: str) -> None:
+        self.deletes.setdefault(index, set()).add(identifier)
+
+    def batch(self) -> WriteBatch:
+        return WriteBatch(
+            upserts={index: list(documents.values()) for index, documents in self.upserts.items()},
+            deletes={index: sorted(identifiers) for index, identifiers in self.deletes.items()},
+        )
+
+
+def plan_batch(
+    marks: Sequence[Marked], kinds: Kinds, indexed_at: datetime
+) -> tuple[WriteBatch, Mapping[str, str]]:
+    """Say what the engine must hold for the marked keys. Pure.
+
+    Returns the batch, and the key of every id in it.
+    """
+    plan = _Plan()
+    for mark in marks:
+        identifier = document_id(mark.key)
+        plan.key_of[identifier] = mark.key
+        if mark.server is not None:
+            plan.put(SERVERS, server_document(mark.server))
+        elif mark.record is not None:
+            _plan_record(plan, mark, mark.record, kinds, indexed_at)
+        elif "://" in mark.key:
+            _plan_removal(plan, mark, kinds, except_for=None)
+        else:
+            plan.remove(SERVERS, identifier)
+    return plan.batch(), plan.key_of
+
+
+def _plan_record(plan: _Plan, mark: Marked, record: StoredRecord, kinds: Kinds, indexed_at: datetime) -> None:
+    index = kinds.index_of(record.schema)
+    _plan_removal(plan, mark, kinds, except_for=index)
+    if index is None:
+        return
+    document = record_document(index, record, indexed_at)
+    if document is None:
+        plan.remove(index, document_id(mark.key))
+    else:
+        plan.put(index, document)
+
+
+def _plan_removal(plan: _Plan, mark: Marked, kinds: Kinds, *, except_for: str | None) -> None:
+    for schema in mark.former_schemas:
+        index = kinds.index_of(schema)
+        if index is not None and index != except_for:
+            plan.remove(index, document_id(mark.key))
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Projector:
+    """Drains the queue into an engine until it is cancelled.
+
+    Args:
+        marks: the queue.
+        engine: where documents go.
+        kinds: which schemas are indexed.
+        dead_letter: called with (key, reason) for a document that the engine refuses.
+        metrics: observers.
+        unavailable: the errors of ``marks`` that mean "away, try again".
+        clock: the time now, aware.
+        sleep: waits so many seconds.
+
+    """
+
+    def __init__(
+        self,
+        marks: Marks,
+        engine: Engine,
+        kinds: Kinds,
+        *,
+        dead_letter: Callable[[str, str], Awaitable[None]],
+        metrics: ProjectionMetrics,
+        unavailable: tuple[type[Exception], ...] = (),
+        clock: Callable[[], datetime] = _utc_now,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._marks = marks
+        self._engine = engine
+        self._kinds = kinds
+        self._dead_letter = dead_letter
+        self._metrics = metrics
+        self._unavailable: tuple[type[Exception], ...] = (EngineUnavailable, *unavailable)
+        self._clock = clock
+        self._sleep = sleep
+        self._in_flight: set[str] = set()
+        self._taking = asyncio.Lock()
+        self._batch_ended = asyncio.Event()
+
+    async def run(self) -> None:
+        """Project until cancelled. Raises only what is a mistake of ours (in an ExceptionGroup)."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(BATCHES_IN_FLIGHT):
+                group.create_task(self._work(), name=f"projector {number}")
+
+    async def project_once(self) -> int:
+        """Project one batch of what is marked now; returns how many marks it held (0: nothing is due)."""
+        marks = await self._take()
+        if marks:
+            await self._project(marks)
+        return len(marks)
+
+    async def _work(self) -> None:
+        pause_seconds = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                await self._project(await self._next_marks())
+            except self._unavailable:
+                await self._sleep(pause_seconds)
+                pause_seconds = min(pause_seconds * 2, LONGEST_PAUSE_SECONDS)
+            else:
+                pause_seconds = FIRST_PAUSE_SECONDS
+
+    async def _next_marks(self) -> Sequence[Marked]:
+        # One worker at a time looks for marks: the others' keys are excluded by then.
+        async with self._taking:
+            while True:
+                self._batch_ended.clear()
+                if marks := await self._take():
+                    return marks
+                if self._in_flight:
+                    # What is due may be a newer generation of a key that another worker is writing.
+                    await self._batch_ended.wait()
+                else:
+                    await self._marks.wait()
+
+    async def _take(self) -> Sequence[Marked]:
+        marks = await self._marks.take(MAX_MARKS, MAX_BYTES, self._in_flight)
+        self._in_flight.update(mark.key for mark in marks)
+        return marks
+
+    async def _project(self, marks: Sequence[Marked]) -> None:
+        try:
+            await self._write(marks)
+        finally:
+            self._in_flight.difference_update(mark.key for mark in marks)
+            self._batch_ended.set()
+
+    async def _write(self, marks: Sequence[Marked]) -> None:
+        indexed_at = self._clock()
+        batch, key_of = plan_batch(marks, self._kinds, indexed_at)
+        if batch.upserts or batch.deletes:
+            result = await self._timed_write(batch)
+            for rejected in result.rejected:
+                await self._dead_letter(key_of[rejected.id], rejected.reason)
+        await self._marks.done([(mark.key, mark.generation) for mark in marks], indexed_at)
+        searchable_at = self._clock()
+        for mark in marks:
+            self._metrics.searchable(max((searchable_at - mark.marked_at).total_seconds(), 0.0))
+
+    async def _timed_write(self, batch: WriteBatch) -> WriteResult:
+        started = time.perf_counter()
+        result = await self._engine.write(batch)
+        self._metrics.engine_write(
+            self._engine.name,
+            time.perf_counter() - started,
+            sum(map(len, batch.upserts.values())),
+            sum(map(len, batch.deletes.values())),
+        )
+        return result
