@@ -7,7 +7,7 @@ takes URLs only. The second spelling is turned into the first here, so that its 
 from __future__ import annotations
 
 import re
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from indexer.config.errors import MASK, Refused
 
@@ -59,5 +59,6 @@ def masked_dsn(dsn: str) -> str:
     user, colon, _ = credentials.partition(":")
     if colon:
         netloc = f"{user}:{MASK}{at}{host}"
-    query = [(key, MASK if key == "password" else value) for key, value in parse_qsl(parts.query)]
-    return urlunsplit((parts.scheme, netloc, parts.path, urlencode(query, safe="*/:,"), parts.fragment))
+    pairs = [(key, MASK if key == "password" else value) for key, value in parse_qsl(parts.query)]
+    query = f"?{urlencode(pairs, safe='*/:,')}" if pairs else ""
+    return f"{parts.scheme}://{netloc}{parts.path}{query}"

@@ -122,17 +122,16 @@ def _masked(secret: str) -> str:
     return MASK if secret else ""
 
 
-def choice(kind: type[enum.StrEnum]) -> Form:
-    """One word of a closed list, in upper or lower case letters."""
-    words = ", ".join(member.value for member in kind)
+def choice(*words: str, kind: Callable[[str], str] = str) -> Form:
+    """One word of a closed list, in upper or lower case letters; `kind` makes an enum's member of it."""
 
-    def read(value: object) -> enum.StrEnum:
-        try:
-            return kind(_text(value).lower())
-        except ValueError as error:
-            raise Refused("is none of the words that mean something here") from error
+    def read(value: object) -> str:
+        chosen = _text(value).lower()
+        if chosen not in words:
+            raise Refused("is none of the words that mean something here")
+        return kind(chosen)
 
-    return Form(f"one of {words}", read, show=lambda member: str(member.value))
+    return Form(f"one of {', '.join(words)}", read)
 
 
 def switch() -> Form:

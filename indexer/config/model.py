@@ -9,7 +9,7 @@ import enum
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
@@ -34,6 +34,9 @@ from indexer.config.forms import (
 )
 from indexer.config.quantities import format_duration
 
+LogFormat = Literal["auto", "human", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
 PROFILE_SCHEMAS = ("https://schema.concrnt.world/p/main.json",)
 COMMUNITY_SCHEMAS = ("https://schema.concrnt.world/t/community.json",)
 POST_SCHEMAS = tuple(
@@ -56,23 +59,6 @@ class TrustMode(enum.StrEnum):
     OFF = "off"
     AUTHORITY = "authority"
     STRICT = "strict"
-
-
-class LogFormat(enum.StrEnum):
-    """How log lines look; `auto` is human on a terminal and JSON otherwise."""
-
-    AUTO = "auto"
-    HUMAN = "human"
-    JSON = "json"
-
-
-class LogLevel(enum.StrEnum):
-    """The least important line that is still logged."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
 
 
 class Section(BaseModel):
@@ -151,7 +137,7 @@ class CrawlSettings(Section):
 class TrustSettings(Section):
     """Whose word counts."""
 
-    mode: Annotated[TrustMode, choice(TrustMode)] = TrustMode.AUTHORITY
+    mode: Annotated[TrustMode, choice(*TrustMode, kind=TrustMode)] = TrustMode.AUTHORITY
 
 
 class BackendsSettings(Section):
@@ -174,8 +160,8 @@ class ObservabilitySettings(Section):
 
     enable_trace: Annotated[bool, switch()] = False
     trace_endpoint: Annotated[str, http_url(bare_host=True)] = ""
-    log_format: Annotated[LogFormat, choice(LogFormat)] = LogFormat.AUTO
-    log_level: Annotated[LogLevel, choice(LogLevel)] = LogLevel.INFO
+    log_format: Annotated[LogFormat, choice("auto", "human", "json")] = "auto"
+    log_level: Annotated[LogLevel, choice("debug", "info", "warning", "error")] = "info"
 
 
 class Settings(BaseSettings):
