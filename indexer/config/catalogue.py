@@ -80,6 +80,8 @@ def nearest_key(dotted: str) -> Key | None:
     if wanted in plain:
         return plain[wanted]
     last = wanted.rpartition(".")[2]
+    if not last:
+        return None
     of_that_name = [key for key in keys().values() if _plain(key.name) == last]
     if len(of_that_name) == 1:
         return of_that_name[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
 _SHOWN_CHARACTERS = 80
 _USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel = 2
 
 MASK = "***"
 
@@ -58,7 +62,7 @@ def shown(value: object, *, secret: bool = False) -> str:
     """Return a value as an error may show it: quoted when it is text, short, without passwords."""
     if secret:
         return MASK
-    text = f'"{value}"' if isinstance(value, str) else str(value)
+    text = f'"{value}"' if isinstance(value, str) else _SHORT.repr(value)
     if not text.isprintable():
         text = text.encode("unicode_escape").decode("ascii")
     text = _USERINFO.sub(f"{MASK}@", text)

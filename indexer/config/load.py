@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from indexer.config.sources import Origin
 
 PATH_VARIABLES = ("CONCRNT_INDEXER_CONFIG", "CONCRNT_CRAWLER_CONFIG")
+_CONSEQUENCES = frozenset({"default_factory_not_called"})  # a default that waits for a value that was refused
+
 SEARCHED = (Path("config.local.yaml"), Path("config.yaml"), Path("/etc/concrnt-indexer/config.yaml"))
 
 
@@ -80,15 +82,17 @@ def _validated(found: Mapping[str, Found], problems: list[Problem]) -> Settings 
     try:
         return Settings.model_validate(tree)
     except ValidationError as error:
-        problems += [_problem(details, found) for details in error.errors()]
+        refused = [details for details in error.errors() if details["type"] not in _CONSEQUENCES]
+        problems += [_problem(details, found) for details in refused]
     return None
 
 
 def _problem(details: ErrorDetails, found: Mapping[str, Found]) -> Problem:
-    dotted = ".".join(map(str, details["loc"]))
-    key, context = keys()[dotted], details.get("ctx", {})
-    place = found[dotted].place if dotted in found else "default"
-    value = shown(details["input"], secret=key.form.secret)
-    return Problem(
-        dotted, value, str(context.get("accepted", "")), place, str(context.get("reason", details["msg"]))
-    )
+    section, name = map(str, details["loc"])
+    # A default that is refused goes by its attribute's name.
+    key = next(key for key in keys().values() if key.section == section and name in {key.name, key.attribute})
+    place = found[key.dotted].place if key.dotted in found else "default"
+    value = details["input"]
+    value_shown = shown(value if isinstance(value, str | list | dict) else str(value), secret=key.form.secret)
+    context = details["ctx"]
+    return Problem(key.dotted, value_shown, context["accepted"], place, context["reason"])

@@ -129,10 +129,8 @@ def _says_nothing(key: Key, value: object) -> bool:
 
 
 def _plain(value: Value) -> Any:
-    """Return a value without the lines on which it stands."""
-    if isinstance(value, dict):
-        return {name: _plain(entry.value) for name, entry in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+    """Return a value without the lines on which it stands; no setting has more than one level."""
+    return {name: entry.value for name, entry in value.items()} if isinstance(value, dict) else value
 
 
 def _unknown(dotted: str, value: Value, place: str) -> Problem:
