@@ -155,7 +155,8 @@ def repair(text: str) -> str:
 def storable(text: str) -> str:
     r"""Return a JSON text without the two things that PostgreSQL's text refuses.
 
-    Those are raw NULs and lone surrogates. Both can only stand inside strings, where ``\u0000`` and ``\udxxx`` mean the same.
+    Those are raw NULs and lone surrogates. Both can only stand inside strings, where ``\u0000`` and
+    ``\udxxx`` mean the same.
     """
     return _UNSTORABLE.sub(_escape, text)
 

@@ -47,3 +47,5 @@ class Reason(StrEnum):
     MALFORMED_DOMAIN = "malformed_domain"
     COMMUNITY_OF_A_PERSON = "community_of_a_person"
     """Given by planning, not here: a community's owner has to be a domain."""
+    NOT_STORABLE = "not_storable"
+    """Given by the writer of pages, not here: the database refuses the row for what it holds."""
