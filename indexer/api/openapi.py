@@ -1,0 +1,136 @@
+"""The OpenAPI document's parts that FastAPI cannot know: parameters are read by our own rules, not by its.
+
+FastAPI would answer 422 where behaviour.md asks for a default or a clamp, so the handlers read the query
+string themselves and the operations are described here, with an example for every parameter and answer.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from indexer.api import examples
+from indexer.api.errors import RETRY_AFTER_SECONDS
+from indexer.api.kinds import SearchKind
+from indexer.api.models import ApiErrorBody
+from indexer.api.parameters import DEFAULT_LIMIT, MAX_LIMIT, MAX_QUERY_CHARACTERS
+
+DESCRIPTION: Final = """\
+Search over the public content of the Concrnt network: people, communities, posts and servers.
+
+Everything is JSON, open to any origin (CORS), and read-only. Every error is `{"message", "code"}`.
+"""
+
+_ERRORS: Final = {
+    400: ("The request cannot mean anything.", "bad_request", "sort is one of createdAt, indexedAt, …"),
+    413: ("The URL or the body is too long.", "too_large", "the URL is longer than 262144 bytes"),
+    501: ("Not built yet.", "not_implemented", "ranking for a viewer is not built yet; leave viewer out"),
+    503: (
+        "The search engine or the database is away; see `Retry-After`.",
+        "unavailable",
+        "search is away for the moment; try again soon",
+    ),
+}
+
+
+def describe_success(model: type[BaseModel], description: str, example: Mapping[str, Any]) -> dict[str, Any]:
+    """The 200 of an operation."""
+    return {
+        "model": model,
+        "description": description,
+        "content": {"application/json": {"example": example}},
+    }
+
+
+def describe_errors(statuses: Iterable[int]) -> dict[int | str, dict[str, Any]]:
+    """The errors that an operation may answer."""
+    described: dict[int | str, dict[str, Any]] = {}
+    for status in statuses:
+        description, code, message = _ERRORS[status]
+        described[status] = {
+            "model": ApiErrorBody,
+            "description": description,
+            "content": {"application/json": {"example": {"message": message, "code": code}}},
+        }
+        if status == 503:
+            described[status]["headers"] = {
+                "Retry-After": {
+                    "description": "Seconds to wait before asking again.",
+                    "schema": {"type": "integer"},
+                    "example": RETRY_AFTER_SECONDS,
+                }
+            }
+    return described
+
+
+def search_responses(kind: SearchKind) -> dict[int | str, dict[str, Any]]:
+    """Every answer of a search."""
+    errors = (400, 413, 501, 503) if kind.viewer else (400, 413, 503)
+    example = examples.search_answer(kind.example_hit)
+    success = describe_success(kind.answer, "One page of what was found.", example)
+    return {200: success, **describe_errors(errors)}
+
+
+def search_parameters(kind: SearchKind) -> list[dict[str, Any]]:
+    """Every parameter of a search."""
+    parameters = [
+        _parameter(
+            "q",
+            "What to look for; empty finds everything. All words count, the last one also as a beginning. "
+            f"At most {MAX_QUERY_CHARACTERS:,} characters.",
+            {"type": "string", "maxLength": MAX_QUERY_CHARACTERS, "default": ""},
+            examples.QUERY,
+        ),
+        _parameter(
+            "limit",
+            f"How many hits to answer, brought into 1–{MAX_LIMIT}. What is no number means {DEFAULT_LIMIT}.",
+            {"type": "integer", "default": DEFAULT_LIMIT},
+            DEFAULT_LIMIT,
+        ),
+        _parameter(
+            "offset",
+            "How many hits to pass over. Negative or no number means 0; past the deepest page there is nothing.",
+            {"type": "integer", "default": 0},
+            0,
+        ),
+        *(
+            _parameter(filtered.name, f"{filtered.description} Exact.", {"type": "string"}, filtered.example)
+            for filtered in kind.filters
+        ),
+        _sort_parameter(kind),
+    ]
+    if kind.viewer:
+        parameters.append(
+            _parameter(
+                "viewer",
+                "A CCID: ranks by what the people whom this person follows did lately. Not with `sort`. "
+                "**Not built yet**: a well-formed CCID is answered with 501.",
+                {"type": "string", "pattern": "^(con[0-9A-Za-z]{39})?$"},
+                examples.PERSON,
+            )
+        )
+    return parameters
+
+
+def _sort_parameter(kind: SearchKind) -> dict[str, Any]:
+    default = kind.default_sort
+    order = f"{default.field}:{'desc' if default.descending else 'asc'}"
+    accepted = [form for field in kind.sortable for form in (field, f"{field}:asc", f"{field}:desc")]
+    return _parameter(
+        "sort",
+        "The order among equally good matches: `field`, `field:asc` or `field:desc`; the direction left out "
+        "is `desc`. What lacks the field comes last.",
+        {"type": "string", "enum": accepted, "default": order},
+        order,
+    )
+
+
+def _parameter(name: str, description: str, schema: dict[str, Any], example: object) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "query",
+        "required": False,
+        "description": description,
+        "schema": schema,
+        "example": example,
+    }

@@ -1,0 +1,114 @@
+"""Reading the parameters of a search: lenient where a sensible meaning exists, 400 where none does.
+
+The rules (behaviour.md section 7, and what it leaves open):
+
+* The first of repeated parameters counts. Unknown parameters and empty values are ignored.
+* ``limit`` and ``offset`` are plain ASCII digits with an optional sign; anything else means the default. A
+  number too large for the wire stands for the largest there is.
+* ``sort`` is ``field``, ``field:asc`` or ``field:desc``; anything else is an error that names what is
+  accepted.
+* Filter values are exact and untouched. In ``q`` and in filters NUL becomes U+FFFD, as it did in what is
+  indexed; bytes that are no UTF-8 become U+FFFD too.
+* ``q`` may have ten thousand characters.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import parse_qsl
+
+from indexer.api.errors import BadRequestError
+from indexer.api.kinds import SearchKind
+from indexer.concrnt.identifiers import is_ccid
+from indexer.engines.base import SortOrder
+
+DEFAULT_LIMIT = 20
+MAX_LIMIT = 100
+MAX_QUERY_CHARACTERS = 10_000
+MAX_NUMBER = 2**53 - 1
+"""The largest integer that every JSON reader keeps exactly."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_HIGH_BYTES = re.compile(rb"[\x80-\xff]")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchParameters:
+    """What one request asks for, made sensible."""
+
+    query: str
+    """As sent; the answer echoes it."""
+    limit: int
+    offset: int
+    filters: Mapping[str, str]
+    sort: SortOrder
+    viewer: str | None
+
+    @property
+    def text(self) -> str:
+        """The query as an engine may see it."""
+        return without_nul(self.query)
+
+
+def read_search(query_string: bytes, kind: SearchKind) -> SearchParameters:
+    """Read the parameters of a search of ``kind``; raises BadRequestError."""
+    given = first_values(query_string)
+    query = given.get("q", "")
+    if len(query) > MAX_QUERY_CHARACTERS:
+        raise BadRequestError(f"q has {len(query)} characters; at most {MAX_QUERY_CHARACTERS} are searched")
+    viewer = given.get("viewer") if kind.viewer else None
+    if viewer is not None and not is_ccid(viewer):
+        raise BadRequestError("viewer is no CCID: 42 letters and digits that begin with con")
+    if viewer is not None and "sort" in given:
+        raise BadRequestError("sort cannot be combined with viewer, which has an order of its own")
+    return SearchParameters(
+        query=query,
+        limit=min(max(read_integer(given.get("limit"), DEFAULT_LIMIT), 1), MAX_LIMIT),
+        offset=max(read_integer(given.get("offset"), 0), 0),
+        filters={
+            filtered.name: without_nul(given[filtered.name])
+            for filtered in kind.filters
+            if filtered.name in given
+        },
+        sort=read_sort(given["sort"], kind) if "sort" in given else kind.default_sort,
+        viewer=viewer,
+    )
+
+
+def first_values(query_string: bytes) -> dict[str, str]:
+    """The first value of each parameter that is not empty.
+
+    Browsers encode everything, people with a command line do not: bare bytes of UTF-8 are read as such.
+    """
+    ascii_only = _HIGH_BYTES.sub(lambda found: b"%%%02X" % found[0][0], query_string).decode("ascii")
+    values: dict[str, str] = {}
+    for name, value in parse_qsl(ascii_only, keep_blank_values=True, errors="replace"):
+        values.setdefault(name, value)
+    return {name: value for name, value in values.items() if value}
+
+
+def read_integer(text: str | None, default: int) -> int:
+    """The number in ``text``, at most ``MAX_NUMBER`` either way; the default when it is none."""
+    if text is None or _INTEGER.fullmatch(text) is None:
+        return default
+    digits = text.lstrip("+-").lstrip("0")
+    number = int(digits or "0") if len(digits) <= len(str(MAX_NUMBER)) else MAX_NUMBER
+    return -min(number, MAX_NUMBER) if text[0] == "-" else min(number, MAX_NUMBER)
+
+
+def read_sort(text: str, kind: SearchKind) -> SortOrder:
+    """The order that ``text`` names; raises BadRequestError with what is accepted."""
+    field, colon, direction = text.partition(":")
+    if not colon:
+        direction = "desc"
+    if field not in kind.sortable or direction not in ("asc", "desc"):
+        fields = ", ".join(kind.sortable)
+        raise BadRequestError(
+            f"sort is one of {fields}, alone or followed by :asc or :desc (left out, it is :desc)"
+        )
+    return SortOrder(field, descending=direction == "desc")
+
+
+def without_nul(text: str) -> str:
+    """The text with U+FFFD in place of NUL, which no database here stores."""
+    return text.replace("\x00", "\ufffd")

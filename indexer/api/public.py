@@ -1,0 +1,159 @@
+"""The application of the public listener (behaviour.md section 7).
+
+It is made from an engine, a source of statistics and a few plain values; it holds no state of its own and
+writes nothing. Whatever is asked, the answer is JSON of the documented form, open to any origin; only the
+documentation page is HTML, and it needs nothing from elsewhere.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from fastapi import FastAPI, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from indexer.api import examples
+from indexer.api.answers import JsonAnswer
+from indexer.api.documentation import render_documentation
+from indexer.api.errors import install_error_handlers
+from indexer.api.kinds import SEARCH_KINDS, SearchKind
+from indexer.api.middleware import install_middleware
+from indexer.api.models import Health, StatisticsAnswer
+from indexer.api.openapi import (
+    DESCRIPTION,
+    describe_errors,
+    describe_success,
+    search_parameters,
+    search_responses,
+)
+from indexer.api.search import SearchService
+from indexer.api.statistics import StatisticsSource, statistics_answer
+from indexer.engines.base import Engine, EngineUnavailable
+from indexer.observability.metrics import Metrics
+
+ALWAYS_UNAVAILABLE: tuple[type[Exception], ...] = (EngineUnavailable, TimeoutError, ConnectionError)
+"""What means "away" whoever raises it: 503, with ``Retry-After``."""
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def make_public_app(
+    *,
+    engine: Engine,
+    statistics: StatisticsSource,
+    metrics: Metrics,
+    version: str,
+    public_url: str = "",
+    max_total_hits: int = 10_000,
+    timeout_seconds: float = 10.0,
+    unavailable: tuple[type[Exception], ...] = (),
+) -> FastAPI:
+    """Make the application.
+
+    ``public_url`` is where readers find it, empty when unknown; ``timeout_seconds`` bounds every call of the
+    engine and of ``statistics``; ``unavailable`` are the further kinds of exceptions that mean that the
+    database is away.
+    """
+    app = FastAPI(
+        title="Concrnt indexer",
+        summary="Search for the Concrnt network.",
+        description=DESCRIPTION,
+        version=version,
+        servers=[{"url": public_url.rstrip("/")}] if public_url else None,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    service = SearchService(engine, max_total_hits=max_total_hits, timeout_seconds=timeout_seconds)
+    for kind in SEARCH_KINDS:
+        _add_search(app, kind, service)
+    _add_statistics(app, engine, statistics, timeout_seconds)
+    _add_health(app)
+    _add_documentation(app)
+    install_error_handlers(app, (*ALWAYS_UNAVAILABLE, *unavailable))
+    install_middleware(app, metrics, listener="public", public=True)
+    return app
+
+
+def _add_search(app: FastAPI, kind: SearchKind, service: SearchService) -> None:
+    async def search(request: Request) -> Response:
+        return JsonAnswer(await service.answer(kind, request.scope["query_string"]))
+
+    app.add_api_route(
+        kind.path,
+        search,
+        methods=["GET"],
+        operation_id=f"search_{kind.name}",
+        tags=["search"],
+        summary=kind.summary,
+        description=kind.description,
+        response_class=JsonAnswer,
+        responses=search_responses(kind),
+        openapi_extra={"parameters": search_parameters(kind)},
+    )
+
+
+def _add_statistics(
+    app: FastAPI, engine: Engine, statistics: StatisticsSource, timeout_seconds: float
+) -> None:
+    async def stats(_request: Request) -> Response:
+        async with asyncio.timeout(timeout_seconds):
+            counted = await statistics.statistics()
+            answer = statistics_answer(counted, engine.name, await engine.statistics())
+        return JsonAnswer(answer)
+
+    app.add_api_route(
+        "/api/v1/stats",
+        stats,
+        methods=["GET"],
+        operation_id="stats",
+        tags=["state"],
+        summary="How much there is",
+        description="Counts of servers, feeds and documents, and how far behind the search engine is.",
+        response_class=JsonAnswer,
+        responses={
+            200: describe_success(StatisticsAnswer, "The counts.", examples.STATISTICS),
+            **describe_errors((413, 503)),
+        },
+    )
+
+
+def _add_health(app: FastAPI) -> None:
+    app.add_api_route(
+        "/health",
+        answer_health,
+        methods=["GET"],
+        operation_id="health",
+        tags=["state"],
+        summary="Whether the process lives",
+        description="Always the same answer; it says nothing of the database or the engine.",
+        response_class=JsonAnswer,
+        responses={
+            200: describe_success(Health, "It lives.", {"status": "ok"}),
+            **describe_errors((413,)),
+        },
+    )
+
+
+async def answer_health(_request: Request) -> Response:
+    """The process lives: nothing else is looked at, so that no outage elsewhere restarts it."""
+    return JsonAnswer({"status": "ok"})
+
+
+def _add_documentation(app: FastAPI) -> None:
+    document = JsonAnswer(app.openapi())
+    rendered = render_documentation(app.openapi())
+    page = HTMLResponse(rendered.html, headers=dict(rendered.headers))
+
+    async def openapi(_request: Request) -> Response:
+        return document
+
+    async def docs(_request: Request) -> Response:
+        return page
+
+    async def root(_request: Request) -> Response:
+        return RedirectResponse("docs")  # relative, so that it survives a proxy that serves us below a path
+
+    pages: dict[str, Handler] = {"/openapi.json": openapi, "/docs": docs, "/": root}
+    for path, handler in pages.items():
+        app.add_api_route(path, handler, methods=["GET"], include_in_schema=False)
