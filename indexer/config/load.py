@@ -44,6 +44,11 @@ class Configuration:
         found = self.found.get(key.dotted)
         return found.origin if found else "default"
 
+    def place(self, key: Key) -> str:
+        """Tell where exactly a key's value stands."""
+        found = self.found.get(key.dotted)
+        return found.place if found else "default"
+
 
 def load_settings(path: Path | None, environ: Mapping[str, str]) -> Settings:
     """Return the settings in force. Raises `ConfigurationError` with all problems."""

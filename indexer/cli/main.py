@@ -1,0 +1,72 @@
+"""The command `concrnt-indexer`. What is heavy to import is imported by the commands that need it."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from indexer.cli import config, demo, report, up
+from indexer.cli.errors import FAILED, FINE, INTERRUPTED, PROGRAM, expected, print_error
+
+app = typer.Typer(
+    add_completion=False,
+    help="Search for the Concrnt network: follows every server's commit log, mirrors the public state in "
+    "PostgreSQL and serves ranked search.",
+    epilog="Exit codes: 0 fine, 1 failed, 2 usage or configuration. Every setting is explained in "
+    "config.example.yaml.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+app.command()(up.up)
+app.command()(demo.demo)
+app.command()(demo.simulate)
+app.command()(report.stats)
+app.command()(report.servers)
+app.command()(up.migrate)
+app.add_typer(config.config, name="config")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - it reads files
+
+        typer.echo(f"{PROGRAM} {version(PROGRAM)}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Options of the command as a whole."""
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; expected errors are printed, others are raised.
+
+    A pipe that nobody reads any more ends the process quietly with code 1 (typer and rich see to that).
+    """
+    try:
+        code = typer.main.get_command(app).main(arguments, prog_name=PROGRAM, standalone_mode=False)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except typer.Abort:
+        return FAILED
+    except Exception as error:
+        known = expected(error)
+        if known is None:
+            raise
+        print_error(known, as_json="--json" in arguments)
+        return known.exit_code
+    return code if isinstance(code, int) else FINE

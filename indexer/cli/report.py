@@ -1,0 +1,40 @@
+"""`stats` and `servers`: what a running or stopped indexer knows, for people and for programs."""
+
+from indexer.cli.options import AsJSON, ConfigFile, load_settings
+from indexer.cli.output import console, print_json, run
+
+
+def stats(file: ConfigFile = None, *, as_json: AsJSON = False) -> None:
+    """Print how much is indexed and how far behind it is.
+
+    With --json: what /api/v1/stats answers.
+    """
+    settings = load_settings(file)
+    from indexer import app  # noqa: PLC0415 - `--help` does without it
+
+    statistics = run(app.fetch_statistics(settings))
+    if as_json:
+        print_json(statistics)
+        return
+    from indexer.cli.tables import statistics_tables  # noqa: PLC0415 - and with it rich
+
+    console().print(*statistics_tables(statistics), sep="\n")
+
+
+def servers(file: ConfigFile = None, *, as_json: AsJSON = False) -> None:
+    """List the servers that are known, and how following each of them goes.
+
+    With --json: a list, one object a server.
+    """
+    settings = load_settings(file)
+    from indexer import app  # noqa: PLC0415
+
+    rows = run(app.fetch_servers(settings))
+    if as_json:
+        print_json(list(rows))
+        return
+    from datetime import UTC, datetime  # noqa: PLC0415
+
+    from indexer.cli.tables import servers_table  # noqa: PLC0415
+
+    console().print(servers_table(rows, now=datetime.now(UTC)))

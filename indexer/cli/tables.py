@@ -1,0 +1,134 @@
+"""Tables for people, readable at 100 columns. Text of other servers is shown as text, never as markup."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+_LONGEST_ERROR = 60
+_STATE_STYLES = {
+    "following": "green",
+    "backfilling": "cyan",
+    "backing_off": "yellow",
+    "waiting": "yellow",
+    "stale": "red",
+    "log_went_back": "red",
+    "clock_ahead": "red",
+}
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
+
+
+def settings_table(rows: Iterable[Mapping[str, Any]]) -> Table:
+    """Return the settings in force; what is no default stands out."""
+    table = _table()
+    table.add_column("setting", no_wrap=True)
+    table.add_column("value", overflow="fold", ratio=1)
+    table.add_column("from", overflow="fold")
+    for row in rows:
+        style = "" if row["source"] == "default" else "bold"
+        table.add_row(row["key"], _value_text(row["value"]), row["place"], style=style)
+    return table
+
+
+def _value_text(value: object) -> str:
+    if isinstance(value, list):
+        return "\n".join(map(str, value))
+    if isinstance(value, dict):
+        return "\n".join(f"{name}: {item}" for name, item in value.items()) or "{}"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) or '""'
+
+
+def statistics_tables(statistics: Mapping[str, Any]) -> list[Table]:
+    """Return the numbers of `/api/v1/stats`: an overview, and one row an index."""
+    servers, cursors, search = statistics["servers"], statistics["cursors"], statistics["search"]
+    overview = _table(show_header=False)
+    overview.add_column("what")
+    overview.add_column("number", justify="right")
+    overview.add_row("servers known", _number(servers["count"]))
+    overview.add_row("last crawl", _time_text(servers["lastCrawlAt"]))
+    overview.add_row("feeds followed", _number(cursors["count"]))
+    overview.add_row("feeds catching up", _number(cursors["catchingUpCount"]))
+    overview.add_row("feeds failing", _number(cursors["failureCount"]))
+    overview.add_row("changes not yet searchable", _number(search["queueDepth"]))
+    indexes = _table()
+    indexes.add_column(f"index ({search['engine']})")
+    indexes.add_column("documents", justify="right")
+    indexes.add_column("busy")
+    for name, index in search["indexes"].items():
+        indexes.add_row(name, _number(index["numberOfDocuments"]), "yes" if index["isIndexing"] else "")
+    return [overview, indexes]
+
+
+def servers_table(rows: Sequence[Mapping[str, Any]], *, now: datetime) -> Table:
+    """Return one row a server; errors are cut, times are told from `now`."""
+    table = _table(caption=None if rows else "no server is known yet")
+    table.add_column("domain", overflow="fold", ratio=4)
+    table.add_column("state, last error", overflow="fold", ratio=5)
+    table.add_column("caught\nup")
+    for header in ("commits", "mal-\nformed", "re-\njected", "fail-\nures", "crawled", "next"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            str(row["domain"]),
+            _state_text(row),
+            "yes" if row["caughtUp"] else "no",
+            *(_number(row[name]) for name in ("commits", "malformed", "rejected", "consecutiveFailures")),
+            relative(_instant(row["lastCrawledAt"]), now),
+            relative(_instant(row["nextPollAt"]), now),
+        )
+    return table
+
+
+def _state_text(row: Mapping[str, Any]) -> Text:
+    state = str(row["state"])
+    text = Text(state, style=_STATE_STYLES.get(state, ""))
+    if row["lastError"]:
+        text.append(f"\n{_error_text(str(row['lastError']), row['failureClass'])}", style="dim")
+    return text
+
+
+def _error_text(error: str, failure: object) -> str:
+    """Return an error on one line, cut; what a terminal would obey becomes a mark."""
+    line = " ".join(error.split())
+    if failure is not None and not line.startswith(str(failure)):
+        line = f"{failure}: {line}"
+    shown = "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line
+    )
+    return shown if len(shown) <= _LONGEST_ERROR else f"{shown[: _LONGEST_ERROR - 1]}…"
+
+
+def relative(instant: datetime | None, now: datetime) -> str:
+    """Tell a time from now, in its largest unit: `3m ago`, `in 2h`, `now`; a dash when there is none."""
+    if instant is None:
+        return "-"
+    distance = instant - now
+    seconds = int(abs(distance).total_seconds())
+    for length, unit in _UNITS:
+        if seconds >= length:
+            amount = f"{seconds // length}{unit}"
+            return f"in {amount}" if distance > timedelta() else f"{amount} ago"
+    return "now"
+
+
+def _instant(value: object) -> datetime | None:
+    if value is None or isinstance(value, datetime):
+        return value
+    return datetime.fromisoformat(str(value))
+
+
+def _time_text(value: object) -> str:
+    instant = _instant(value)
+    return instant.strftime("%Y-%m-%d %H:%M:%SZ") if instant else "never"
+
+
+def _number(value: object) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+def _table(*, show_header: bool = True, caption: str | None = None) -> Table:
+    return Table(box=None, show_header=show_header, caption=caption, pad_edge=False, padding=(0, 1))

@@ -1,0 +1,261 @@
+"""Commands: what they print, where, and how they exit."""
+
+import errno
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from indexer.config import Settings
+from indexer.config.catalogue import keys
+from indexer.errors import ExpectedError
+from tests.cli.conftest import Command
+
+STATISTICS = {
+    "servers": {"count": 3, "lastCrawlAt": datetime(2025, 3, 1, 10, 0, tzinfo=UTC)},
+    "cursors": {"count": 3, "failureCount": 1, "catchingUpCount": 2},
+    "search": {
+        "engine": "postgres",
+        "indexes": {"concrnt_posts": {"numberOfDocuments": 12_345, "isIndexing": True}},
+        "queueDepth": 678,
+    },
+}
+SERVER = {
+    "domain": "alpha.example",
+    "csid": None,
+    "layer": "concrnt-mainnet",
+    "state": "following",
+    "failureClass": None,
+    "consecutiveFailures": 0,
+    "lastError": None,
+    "lastErrorAt": None,
+    "cursor": "2025-03-01T10:00:00Z",
+    "caughtUp": True,
+    "lastCrawledAt": "2025-03-01T10:00:00Z",
+    "nextPollAt": None,
+    "commits": 4321,
+    "malformed": 5,
+    "rejected": 6,
+}
+
+
+def test_the_version_is_printed(command: Command) -> None:
+    """One line, on standard output."""
+    ended = command("--version")
+    assert (ended.code, ended.out, ended.err) == (0, "concrnt-indexer 0.1.0\n", "")
+
+
+def test_without_a_command_the_help_is_printed(command: Command) -> None:
+    """It is a usage error all the same, without a further word."""
+    ended = command()
+    assert ended.code == 2
+    assert "Usage: concrnt-indexer" in ended.out
+    assert ended.err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nonsense"], "nonsense"),
+        (["up", "--nope"], "--nope"),
+        (["simulate", "--servers", "0"], "--servers"),
+        (["demo", "--commits", "many"], "--commits"),
+        (["config", "check"], "FILE"),
+        (["stats", "extra"], "extra"),
+    ],
+)
+def test_usage_errors_are_one_line_and_exit_2(command: Command, arguments: list[str], said: str) -> None:
+    """On standard error, with the name of the program."""
+    ended = command(*arguments)
+    assert ended.code == 2
+    assert ended.out == ""
+    assert ended.err.startswith("concrnt-indexer: ")
+    assert ended.err.count("\n") == 1
+    assert said in ended.err
+
+
+def test_usage_errors_are_json_when_that_was_asked_for(command: Command) -> None:
+    """`{"message", "code"}`, and nothing else."""
+    ended = command("stats", "--nope", "--json")
+    assert ended.code == 2
+    assert set(json.loads(ended.err)) == {"message", "code"}
+    assert json.loads(ended.err)["code"] == "usage"
+
+
+def test_a_good_file_is_fine(command: Command) -> None:
+    """Whatever the environment says: the file alone is checked."""
+    Path("good.yaml").write_text("crawl: {seed: a.example, layer: x}\n")
+    ended = command("config", "check", "good.yaml")
+    assert (ended.code, ended.out, ended.err) == (0, "good.yaml: fine, 2 keys set\n", "")
+
+
+def test_a_bad_file_has_one_line_a_problem(command: Command) -> None:
+    """And a last one that counts them."""
+    Path("bad.yaml").write_text("crawl: {pageLimit: 500, overlap: 1:30}\nsede: x\n")
+    ended = command("config", "check", "bad.yaml")
+    assert (ended.code, ended.out) == (2, "")
+    lines = ended.err.splitlines()
+    assert all(line.startswith("concrnt-indexer: ") for line in lines)
+    assert [any(key in line for line in lines) for key in ("crawl.pageLimit", "crawl.overlap", "sede")] == [
+        True
+    ] * 3
+    assert lines[-1] == "concrnt-indexer: the configuration has 3 problems"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["up"], ["demo"], ["simulate"], ["migrate"], ["stats"], ["servers"], ["config", "show"]],
+)
+def test_every_command_refuses_a_bad_configuration(command: Command, arguments: list[str]) -> None:
+    """Before it does anything, with exit code 2."""
+    Path("bad.yaml").write_text("crawl: {pageLimit: 500}\n")
+    ended = command(*arguments, "--config", "bad.yaml")
+    assert ended.code == 2
+    assert ended.err.count("\n") == 1
+    assert 'crawl.pageLimit = "500" (bad.yaml, line 1): is above 100' in ended.err
+
+
+def test_a_bad_configuration_is_json_when_that_was_asked_for(command: Command) -> None:
+    """All problems in one message."""
+    Path("config.yaml").write_text("crawl: {pageLimit: 500}\nsede: x\n")
+    ended = command("stats", "--json")
+    error = json.loads(ended.err)
+    assert ended.code == 2
+    assert error["code"] == "configuration"
+    assert "crawl.pageLimit" in error["message"]
+    assert "sede" in error["message"]
+
+
+def test_config_show_tells_values_and_sources(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every key once; default, file with line, or variable; secrets masked."""
+    Path("config.yaml").write_text("crawl:\n  overlap: 90\nserver: {adminToken: hunter2}\n")
+    monkeypatch.setenv("INDEXER_CRAWL__PAGE_LIMIT", "50")
+    ended = command("config", "show", "--json")
+    shown = {row.pop("key"): row for row in ended.json()["settings"]}
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.json()["file"] == "config.yaml"
+    assert list(shown) == list(keys())
+    assert shown["crawl.overlap"] == {"value": "1m30s", "source": "file", "place": "config.yaml, line 2"}
+    assert shown["crawl.pageLimit"] == {
+        "value": 50,
+        "source": "environment",
+        "place": "environment variable INDEXER_CRAWL__PAGE_LIMIT",
+    }
+    assert shown["crawl.seed"] == {"value": "ariake.concrnt.net", "source": "default", "place": "default"}
+    assert shown["server.adminToken"]["value"] == "***"
+    human = command("config", "show")
+    assert "hunter2" not in human.out + ended.out
+    assert all(key in human.out for key in keys())
+
+
+def test_config_show_prints_what_a_file_may_hold(command: Command) -> None:
+    """The shown values, put into a file, are the settings again."""
+    rows = command("config", "show", "--json").json()["settings"]
+    lines: dict[str, list[str]] = {}
+    for row in rows:
+        section, _, name = row["key"].partition(".")
+        lines.setdefault(section, []).append(f"  {name}: {json.dumps(row['value'])}")
+    Path("again.yaml").write_text(
+        "\n".join("\n".join([f"{section}:", *body]) for section, body in lines.items())
+    )
+    again = command("config", "show", "--json", "--config", "again.yaml").json()["settings"]
+    assert [row["value"] for row in again] == [row["value"] for row in rows]
+
+
+def test_stats_print_what_the_api_answers(command: Command, app: ModuleType) -> None:
+    """As JSON with times in RFC 3339, and as a table."""
+
+    async def fetch_statistics(settings: Settings) -> dict[str, Any]:
+        assert settings == Settings()
+        return STATISTICS
+
+    app.fetch_statistics = fetch_statistics  # type: ignore[attr-defined]
+    ended = command("stats", "--json")
+    answer = ended.json()
+    assert (ended.code, ended.err) == (0, "")
+    assert answer["servers"] == {"count": 3, "lastCrawlAt": "2025-03-01T10:00:00Z"}
+    assert answer["search"] == STATISTICS["search"]
+    human = command("stats").out
+    assert "12,345" in human
+    assert "2025-03-01 10:00:00Z" in human
+
+
+def test_servers_are_a_list(command: Command, app: ModuleType) -> None:
+    """One object a server as JSON; one row a server for people."""
+
+    async def fetch_servers(settings: Settings) -> list[dict[str, Any]]:
+        assert settings.crawl.seed == "a.example"
+        return [SERVER]
+
+    app.fetch_servers = fetch_servers  # type: ignore[attr-defined]
+    Path("config.yaml").write_text("crawl: {seed: a.example}")
+    assert command("servers", "--json").json() == [SERVER]
+    assert "alpha.example" in command("servers").out
+
+
+def test_migrate_names_what_it_applied(command: Command, app: ModuleType) -> None:
+    """Or says that there was nothing to do."""
+    applied = [["0001_start", "0002_more"], []]
+
+    async def run_migrate(settings: Settings) -> list[str]:
+        assert settings == Settings()
+        return applied.pop(0)
+
+    app.run_migrate = run_migrate  # type: ignore[attr-defined]
+    assert command("migrate").out == "applied 0001_start\napplied 0002_more\n"
+    assert command("migrate").out == "the schema is up to date\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "line", "code"),
+    [
+        (ExpectedError("port 8080 is in use", code="port_in_use"), "port 8080 is in use", "port_in_use"),
+        (ExpectedError("two\nlines", code="x"), "two lines", "x"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/data"),
+            "No space left on device: /data",
+            "no_space",
+        ),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "/data"),
+            "Permission denied: /data",
+            "permission_denied",
+        ),
+    ],
+)
+def test_expected_errors_are_one_line_and_exit_1(
+    command: Command, app: ModuleType, error: Exception, line: str, code: str
+) -> None:
+    """Without a traceback; as JSON where JSON was asked for."""
+
+    async def fetch_servers(_: Settings) -> list[dict[str, Any]]:
+        raise error
+
+    app.fetch_servers = fetch_servers  # type: ignore[attr-defined]
+    ended = command("servers")
+    assert (ended.code, ended.out, ended.err) == (1, "", f"concrnt-indexer: {line}\n")
+    assert json.loads(command("servers", "--json").err)["code"] == code
+
+
+def test_unexpected_errors_are_not_hidden(command: Command, app: ModuleType) -> None:
+    """A fault of ours ends in a traceback."""
+
+    async def run_up(_: Settings) -> None:
+        raise ZeroDivisionError
+
+    app.run_up = run_up  # type: ignore[attr-defined]
+    with pytest.raises(ZeroDivisionError):
+        command("up")
+
+
+def test_an_interrupted_command_exits_130(command: Command, app: ModuleType) -> None:
+    """As shells have it."""
+
+    async def fetch_servers(_: Settings) -> list[dict[str, Any]]:
+        raise KeyboardInterrupt
+
+    app.fetch_servers = fetch_servers  # type: ignore[attr-defined]
+    assert command("servers").code == 130
