@@ -31,6 +31,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final, assert_never
 
 import msgspec
@@ -82,7 +83,7 @@ MAX_SCHEMA_BYTES: Final = 1024
 MAX_DEAD_LETTER_CHARACTERS: Final = 16 * 1024
 
 _MAX_KIND_CHARACTERS: Final = 64
-_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
 _NOT_PLAIN: Final = re.compile(r"[^\t\n\r -~]")
 
 
@@ -98,9 +99,10 @@ class Kind(StrEnum):
     ENTITY = "entity"
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(msgspec.Struct, frozen=True):
     """A well-formed commit.
+
+    A msgspec Struct: as frozen as a dataclass, and made in a tenth of the time.
 
     Attributes:
         kind: which rules apply.
@@ -175,7 +177,19 @@ class _Rejected(Exception):  # noqa: N818 - control flow of this module: rules s
 
 _REFERENCE: Final = msgspec.json.Decoder(_ReferenceWire)
 _KINDS: Final[Mapping[str, Kind]] = {kind.value: kind for kind in Kind}
-_ACKS: Final = frozenset({Kind.ACK, Kind.UNACK, Kind.ACKED, Kind.UNACKED})
+# Looking up a member of an enum takes longer than most rules do.
+_RECORD: Final = Kind.RECORD
+_DELETE: Final = Kind.DELETE
+_ENTITY: Final = Kind.ENTITY
+_FIELD_REASONS: Final[Mapping[str, tuple[Reason, Reason]]] = {
+    "author": (Reason.NO_AUTHOR, Reason.MALFORMED_AUTHOR),
+    "schema": (Reason.NO_SCHEMA, Reason.MALFORMED_SCHEMA),
+    "createdAt": (Reason.NO_CREATED_AT, Reason.MALFORMED_CREATED_AT),
+    "key": (Reason.NO_KEY, Reason.MALFORMED_KEY),
+    "target": (Reason.NO_TARGET, Reason.MALFORMED_TARGET),
+    "associate": (Reason.MALFORMED_ASSOCIATE, Reason.MALFORMED_ASSOCIATE),
+}
+"""For each field, the reason when it is absent or empty, and when it is something else than wanted."""
 
 
 def parse_commit(
@@ -219,17 +233,17 @@ def _judge(kind: Kind, row: Row, now: datetime, indexed: Mapping[str, MalformedK
     if created_at > now + MAX_AHEAD:
         raise _Rejected(Reason.FUTURE_DATE)
     key = associate = target = href = domain = None
-    if kind is Kind.RECORD:
+    if kind is _RECORD:
         key = _record_key(fields.key)
         if schema in indexed and not value.startswith(b"{"):
             raise _Rejected(Reason.VALUE_NOT_OBJECT)
         if schema == REFERENCE_SCHEMA:
             href = _href(value)
-    elif kind is Kind.DELETE:
+    elif kind is _DELETE:
         target = _target(value)
-    elif kind is Kind.ENTITY:
+    elif kind is _ENTITY:
         domain = _domain(value)
-    elif kind in _ACKS:
+    else:
         associate = _ackee(fields.key, fields.associate)
     return Commit(
         kind=kind,
@@ -265,17 +279,18 @@ def _counted_as(kind: Kind, schema: Any, indexed: Mapping[str, MalformedKind]) -
             assert_never(kind)
 
 
-def _text(value: Any, absent: Reason, mistyped: Reason) -> str:
+def _text(value: Any, field: str) -> str:
     if isinstance(value, str) and value:
         return value
+    absent, mistyped = _FIELD_REASONS[field]
     raise _Rejected(absent if value is None or value == "" else mistyped)
 
 
 def _author(kind: Kind, value: Any) -> str:
-    author = _text(value, Reason.NO_AUTHOR, Reason.MALFORMED_AUTHOR)
+    author = _text(value, "author")
     if is_ccid(author):
         return author
-    if kind is not Kind.RECORD and kind is not Kind.DELETE:
+    if kind is not _RECORD and kind is not _DELETE:
         raise _Rejected(Reason.MALFORMED_AUTHOR)
     if is_csid(author):
         return author
@@ -286,17 +301,21 @@ def _author(kind: Kind, value: Any) -> str:
 
 
 def _schema(kind: Kind, value: Any) -> str:
-    optional = kind is Kind.DELETE or kind is Kind.ENTITY
-    if optional and (value is None or value == ""):
+    if not value and (kind is _DELETE or kind is _ENTITY) and (value is None or value == ""):
         return ""
-    schema = _text(value, Reason.NO_SCHEMA, Reason.MALFORMED_SCHEMA)
-    if "\0" in schema or _LONE_SURROGATE.search(schema) or len(schema.encode()) > MAX_SCHEMA_BYTES:
+    schema = _text(value, "schema")
+    if len(schema) > MAX_SCHEMA_BYTES or not _is_schema(schema):
         raise _Rejected(Reason.MALFORMED_SCHEMA)
     return schema
 
 
+@lru_cache(maxsize=4096)
+def _is_schema(schema: str) -> bool:
+    return len(schema.encode("utf-8", "replace")) <= MAX_SCHEMA_BYTES and not _UNSTORABLE.search(schema)
+
+
 def _instant(value: Any) -> int:
-    text = _text(value, Reason.NO_CREATED_AT, Reason.MALFORMED_CREATED_AT)
+    text = _text(value, "createdAt")
     try:
         instant = parse_instant(text)
     except TimeOutOfRange as error:
@@ -309,7 +328,7 @@ def _instant(value: Any) -> int:
 
 
 def _record_key(value: Any) -> CCURI:
-    text = _text(value, Reason.NO_KEY, Reason.MALFORMED_KEY)
+    text = _text(value, "key")
     try:
         key = parse_ccuri(text)
     except MalformedURI as error:
@@ -325,7 +344,7 @@ def _record_key(value: Any) -> CCURI:
 
 
 def _target(value: bytes) -> DeleteTarget:
-    text = _text(decode_value(value), Reason.NO_TARGET, Reason.MALFORMED_TARGET)
+    text = _text(decode_value(value), "target")
     try:
         return parse_delete_target(text)
     except MalformedURI as error:
@@ -335,7 +354,7 @@ def _target(value: bytes) -> DeleteTarget:
 def _ackee(key: Any, value: Any) -> CCURI:
     if key is not None and key != "":
         raise _Rejected(Reason.ACK_WITH_KEY)
-    text = _text(value, Reason.MALFORMED_ASSOCIATE, Reason.MALFORMED_ASSOCIATE)
+    text = _text(value, "associate")
     try:
         associate = parse_ccuri(text)
     except MalformedURI as error:

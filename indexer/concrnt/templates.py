@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 import uritemplate
-from uritemplate.variable import VariableValue
+from uritemplate.variable import VariableValue  # noqa: TC002 - one place for imports reads better
 
 from indexer.concrnt.payload import BadPayload
 

@@ -19,6 +19,7 @@ from typing import Final
 NANOSECONDS_PER_SECOND: Final = 1_000_000_000
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 
+_NAIVE_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - for arithmetic on texts whose offset is cut off
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
@@ -35,8 +36,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _MAX_LENGTH: Final = 128
 
 _RFC3339: Final = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]"
-    r"([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]+))?"
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}[Tt](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9])(?:\.([0-9]+))?"
     r"(?:[Zz]|([+-])([01][0-9]|2[0-3]):([0-5][0-9]))"
 )
 
@@ -66,12 +66,12 @@ def parse_instant(text: str) -> int:
     match = _RFC3339.fullmatch(text) if len(text) <= _MAX_LENGTH else None
     if match is None:
         raise MalformedTime("not an RFC 3339 time")
-    year, month, day, hour, minute, second, fraction, sign, offset_hour, offset_minute = match.groups()
+    whole, fraction, sign, offset_hour, offset_minute = match.groups()
     try:
-        days = date(int(year), int(month), int(day)).toordinal() - _EPOCH_ORDINAL
+        since_epoch = datetime.fromisoformat(whole) - _NAIVE_EPOCH
     except ValueError as error:
         raise MalformedTime("no such day") from error
-    seconds = days * _SECONDS_PER_DAY + int(hour) * 3600 + int(minute) * 60 + int(second)
+    seconds = since_epoch.days * _SECONDS_PER_DAY + since_epoch.seconds
     if sign is not None:
         offset = int(offset_hour) * 3600 + int(offset_minute) * 60
         seconds += offset if sign == "-" else -offset

@@ -17,15 +17,20 @@ are prefixes of the path. What was decided where the protocol is silent:
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, StrEnum
+from functools import lru_cache
 from typing import Final, assert_never
 from urllib.parse import unquote_to_bytes
 
+import msgspec
+
 from indexer.concrnt.cdid import is_cdid
-from indexer.concrnt.identifiers import MalformedName, canonical_fqdn, is_ccid, is_csid
+from indexer.concrnt.identifiers import MAX_FQDN_LENGTH, MalformedName, canonical_fqdn, is_ccid, is_csid
 
 MAX_KEY_BYTES: Final = 1024
+
+_MAX_AUTHORITY_LENGTH: Final = 2 * (MAX_FQDN_LENGTH + 1) + 1
 
 _KV: Final = "cckv://"
 _FS: Final = "ccfs://"
@@ -62,9 +67,10 @@ class MalformedURI(ValueError):  # noqa: N818 - says what the text is
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class CCURI:
+class CCURI(msgspec.Struct, frozen=True, eq=False):
     """A parsed URI; made by :func:`parse_ccuri` only.
+
+    A msgspec Struct: as frozen as a dataclass, and made in a tenth of the time, once for each commit.
 
     Attributes:
         scheme: ``cckv``, ``ccfs``, ``https`` or ``http`` (a plain link).
@@ -76,11 +82,17 @@ class CCURI:
 
     """
 
-    scheme: str = field(compare=False)
-    owner: str = field(compare=False)
-    hint: str | None = field(compare=False)
-    steps: tuple[str, ...] = field(compare=False)
+    scheme: str
+    owner: str
+    hint: str | None
+    steps: tuple[str, ...]
     canonical: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CCURI) and self.canonical == other.canonical
+
+    def __hash__(self) -> int:
+        return hash(self.canonical)
 
     def __str__(self) -> str:
         return self.canonical
@@ -290,6 +302,14 @@ def _refuse_unstorable(text: str) -> None:
 
 def _parse_authority(authority: str) -> tuple[str, str | None]:
     """Part the owner from the hint: ``owner``, ``owner@resolver`` or ``@alias``."""
+    # The bound keeps megabytes out of the cache; two names and a sign are no longer.
+    if len(authority) > _MAX_AUTHORITY_LENGTH:
+        raise MalformedURI(UriFault.OWNER)
+    return _parse_short_authority(authority)
+
+
+@lru_cache(maxsize=65_536)
+def _parse_short_authority(authority: str) -> tuple[str, str | None]:
     owner, at, hint = authority.partition("@")
     if not at:
         return _parse_owner(owner), None
