@@ -89,7 +89,7 @@ def search_parameters(kind: SearchKind) -> list[dict[str, Any]]:
         ),
         _parameter(
             "offset",
-            "How many hits to pass over. Negative or no number means 0; past the deepest page there is nothing.",
+            "How many hits to pass over. Negative or no number means 0; past the deepest page is nothing.",
             {"type": "integer", "default": 0},
             0,
         ),

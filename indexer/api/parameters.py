@@ -80,11 +80,16 @@ def first_values(query_string: bytes) -> dict[str, str]:
 
     Browsers encode everything, people with a command line do not: bare bytes of UTF-8 are read as such.
     """
-    ascii_only = _HIGH_BYTES.sub(lambda found: b"%%%02X" % found[0][0], query_string).decode("ascii")
+    ascii_only = percent_encode_high_bytes(query_string).decode("ascii")
     values: dict[str, str] = {}
     for name, value in parse_qsl(ascii_only, keep_blank_values=True, errors="replace"):
         values.setdefault(name, value)
     return {name: value for name, value in values.items() if value}
+
+
+def percent_encode_high_bytes(text: bytes) -> bytes:
+    """The text with every byte that is not ASCII percent-encoded."""
+    return text if text.isascii() else _HIGH_BYTES.sub(lambda found: b"%%%02X" % found[0][0], text)
 
 
 def read_integer(text: str | None, default: int) -> int:

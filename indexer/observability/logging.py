@@ -30,8 +30,8 @@ _MAX_ITEMS = 50
 _MAX_DEPTH = 3
 # Made by structlog and the standard library for the processors that come later, not for the reader.
 _RESERVED = frozenset({"exc_info", "stack_info", "_record", "_from_structlog", "positional_args"})
-# They report every request at INFO; requests to peers and from readers are counted as metrics instead.
-_CHATTY = ("httpx", "httpcore", "uvicorn.access")
+# They tell every request and start at INFO; requests are metrics here, and starts are told by ourselves.
+_CHATTY = ("httpx", "httpcore", "uvicorn.access", "uvicorn.error")
 
 
 def setup_logging(log_format: LogFormat = "auto", level: str = "info", stream: TextIO | None = None) -> None:
