@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+_SHORTEST_SECONDS = 0.01  # two observations closer than this tell no pace
+
 
 @dataclass(frozen=True, slots=True)
 class ProgressSnapshot:
@@ -39,7 +41,8 @@ class Pace:
         while len(self._observed) > 2 and self._observed[1][0] <= at - self._window:
             self._observed.popleft()
         began, first = self._observed[0]
-        return max(0.0, (count - first) / (at - began)) if at > began else 0.0
+        elapsed = at - began
+        return max(0.0, (count - first) / elapsed) if elapsed >= _SHORTEST_SECONDS else 0.0
 
 
 def seconds_left(remaining: int, per_second: float) -> float | None:
