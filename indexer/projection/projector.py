@@ -22,20 +22,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
-from indexer.engines.base import EngineUnavailable, WriteBatch
-from indexer.engines.ids import document_id
-from indexer.engines.indexes import SERVERS
-from indexer.projection.documents import record_document, server_document
+from indexer.engines.base import EngineUnavailable
+from indexer.projection.batch import BatchPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
-    from indexer.engines.base import Document, Engine, WriteResult
-    from indexer.projection.documents import StoredRecord, StoredServer
+    from indexer.engines.base import Engine, WriteBatch, WriteResult
+    from indexer.projection.batch import Marked
     from indexer.projection.kinds import Kinds
 
 MAX_MARKS: Final = 1_000
@@ -44,36 +41,8 @@ BATCHES_IN_FLIGHT: Final = 2
 FIRST_PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 30.0
 
-
-class Marked(Protocol):
-    """A changed key with its current state. A frozen dataclass with these fields fits.
-
-    With neither record nor server, what the key stood for is gone. A server's key is its FQDN.
-    """
-
-    @property
-    def key(self) -> str:
-        """The canonical key, or a server's FQDN."""
-
-    @property
-    def generation(self) -> int:
-        """Raised by every change; a mark is cleared only at the generation that was read."""
-
-    @property
-    def marked_at(self) -> datetime:
-        """When the oldest change that is not yet indexed was committed, aware."""
-
-    @property
-    def former_schemas(self) -> Sequence[str]:
-        """The schemas under which the key may still stand in an index."""
-
-    @property
-    def record(self) -> StoredRecord | None:
-        """The live record under the key."""
-
-    @property
-    def server(self) -> StoredServer | None:
-        """The server of that name."""
+_MARKS_BETWEEN_BREATHS: Final = 100
+"""Documents made before other tasks get a turn: some milliseconds."""
 
 
 class Marks(Protocol):
@@ -107,68 +76,6 @@ class ProjectionMetrics(Protocol):
 
     def searchable(self, seconds: float) -> None:
         """A change became searchable this long after its commit."""
-
-
-@dataclass(slots=True)
-class _Plan:
-    """What one batch of marks asks of the engine."""
-
-    upserts: dict[str, dict[str, Document]] = field(default_factory=dict)
-    deletes: dict[str, set[str]] = field(default_factory=dict)
-    key_of: dict[str, str] = field(default_factory=dict)
-
-    def put(self, index: str, document: Document) -> None:
-        self.upserts.setdefault(index, {})[document["id"]] = document
-
-    def remove(self, index: str, identifier: str) -> None:
-        self.deletes.setdefault(index, set()).add(identifier)
-
-    def batch(self) -> WriteBatch:
-        return WriteBatch(
-            upserts={index: list(documents.values()) for index, documents in self.upserts.items()},
-            deletes={index: sorted(identifiers) for index, identifiers in self.deletes.items()},
-        )
-
-
-def plan_batch(
-    marks: Sequence[Marked], kinds: Kinds, indexed_at: datetime
-) -> tuple[WriteBatch, Mapping[str, str]]:
-    """Say what the engine must hold for the marked keys. Pure.
-
-    Returns the batch, and the key of every id in it.
-    """
-    plan = _Plan()
-    for mark in marks:
-        identifier = document_id(mark.key)
-        plan.key_of[identifier] = mark.key
-        if mark.server is not None:
-            plan.put(SERVERS, server_document(mark.server))
-        elif mark.record is not None:
-            _plan_record(plan, mark, mark.record, kinds, indexed_at)
-        elif "://" in mark.key:
-            _plan_removal(plan, mark, kinds, except_for=None)
-        else:
-            plan.remove(SERVERS, identifier)
-    return plan.batch(), plan.key_of
-
-
-def _plan_record(plan: _Plan, mark: Marked, record: StoredRecord, kinds: Kinds, indexed_at: datetime) -> None:
-    index = kinds.index_of(record.schema)
-    _plan_removal(plan, mark, kinds, except_for=index)
-    if index is None:
-        return
-    document = record_document(index, record, indexed_at)
-    if document is None:
-        plan.remove(index, document_id(mark.key))
-    else:
-        plan.put(index, document)
-
-
-def _plan_removal(plan: _Plan, mark: Marked, kinds: Kinds, *, except_for: str | None) -> None:
-    for schema in mark.former_schemas:
-        index = kinds.index_of(schema)
-        if index is not None and index != except_for:
-            plan.remove(index, document_id(mark.key))
 
 
 def _utc_now() -> datetime:
@@ -265,11 +172,15 @@ class Projector:
 
     async def _write(self, marks: Sequence[Marked]) -> None:
         indexed_at = self._clock()
-        batch, key_of = plan_batch(marks, self._kinds, indexed_at)
-        if batch.upserts or batch.deletes:
-            result = await self._timed_write(batch)
+        plan = BatchPlan(self._kinds, indexed_at)
+        for number, mark in enumerate(marks, start=1):
+            plan.add(mark)
+            if number % _MARKS_BETWEEN_BREATHS == 0:
+                await asyncio.sleep(0)
+        if not plan.is_empty:
+            result = await self._timed_write(plan.batch())
             for rejected in result.rejected:
-                await self._dead_letter(key_of[rejected.id], rejected.reason)
+                await self._dead_letter(plan.key_of(rejected.id), rejected.reason)
         await self._marks.done([(mark.key, mark.generation) for mark in marks], indexed_at)
         searchable_at = self._clock()
         for mark in marks:

@@ -1,0 +1,182 @@
+"""The engine over PostgreSQL: tables, writes and searches behind the Protocol of ``engines/base.py``.
+
+What it owns: the schema ``search`` of the database that its pool leads to, whole. It knows nothing of other
+schemas, but counts on the queue's being in the same server: a batch is acknowledged before it is on disk (see
+statements.sql, ``write_settings``).
+
+Ordering and crashes: a batch is one transaction, so it is searchable whole or not at all. Concurrent batches
+that share an id are applied one after the other, in no promised order: callers keep them apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from indexer.engines.base import (
+    EngineStatistics,
+    EngineUnavailable,
+    IndexStatistics,
+    SearchResult,
+    WriteResult,
+)
+from indexer.engines.postgres.errors import unavailable_when_away
+from indexer.engines.postgres.paging import Page, find_page
+from indexer.engines.postgres.preparing import prepare_tables
+from indexer.engines.postgres.schema import Table
+from indexer.engines.postgres.searching import plan_search
+from indexer.engines.postgres.writing import TableWriter
+from indexer.engines.text import parse_query
+from indexer.statements import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import asyncpg
+
+    from indexer.engines.base import (
+        IndexDefinition,
+        RejectedDocument,
+        SearchRequest,
+        WriteBatch,
+    )
+    from indexer.engines.postgres.searching import TablePlan
+    from indexer.engines.postgres.writing import Connection
+
+_SQL: Final = load("indexer.engines.postgres", "statements.sql")
+
+ACQUIRE_SECONDS: Final = 5.0
+SEARCH_SECONDS: Final = 10.0
+WRITE_SECONDS: Final = 300.0
+COUNT_AGE_SECONDS: Final = 2.0
+"""How old the counts of statistics() may be: counting reads a whole index."""
+
+_decode_document = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class PostgresEngine:
+    """A search engine in a PostgreSQL database.
+
+    Args:
+        pool: connections to the database; the caller opens and closes it.
+        max_total_hits: how deep offset paging goes, and how far totals count.
+        monotonic: seconds for measuring.
+
+    """
+
+    name = "postgres"
+
+    def __init__(
+        self,
+        pool: asyncpg.Pool[asyncpg.Record],
+        max_total_hits: int,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pool = pool
+        self._max_total_hits = max_total_hits
+        self._monotonic = monotonic
+        self._tables: dict[str, Table] = {}
+        self._writers: dict[str, TableWriter] = {}
+        self._counts: tuple[float, EngineStatistics] | None = None
+
+    async def prepare(self, indexes: Sequence[IndexDefinition]) -> None:
+        """Make what is missing, and derive rows again where their derivation changed."""
+        tables = {definition.uid: Table(definition) for definition in indexes}
+        writers = {uid: TableWriter(table) for uid, table in tables.items()}
+        with unavailable_when_away():
+            async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
+                await prepare_tables(connection, tables, writers)
+        self._tables, self._writers = tables, writers
+
+    async def write(self, batch: WriteBatch) -> WriteResult:
+        """Write a batch in one transaction."""
+        rejected: list[RejectedDocument] = []
+        with unavailable_when_away():
+            async with (
+                self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection,
+                asyncio.timeout(WRITE_SECONDS),
+                connection.transaction(),
+            ):
+                await connection.execute(_SQL["write_settings"])
+                # Indexes in one order too: see writing.py on waiting in a circle.
+                for uid in sorted(batch.deletes):
+                    await self._writer(uid).delete(connection, batch.deletes[uid])
+                for uid in sorted(batch.upserts):
+                    rejected += await self._writer(uid).put(connection, batch.upserts[uid])
+        self._counts = None
+        return WriteResult(rejected)
+
+    async def search(self, request: SearchRequest) -> SearchResult:
+        """Answer one page; never raises for what query and filters hold.
+
+        Raises:
+            ValueError: the request names an index or a field that its definition does not.
+
+        """
+        started = self._monotonic()
+        table = self._table(request.index)
+        query = parse_query(request.query)
+        page = Page([], 0)
+        if (query.terms or query.is_blank) and all(map(_is_storable, request.filters.values())):
+            plan = plan_search(table, request, query)
+            with unavailable_when_away():
+                async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
+                    page = await self._find(connection, plan)
+        return SearchResult(
+            hits=[_decode_document(document) for document in page.documents],
+            estimated_total=page.total,
+            processing_ms=round((self._monotonic() - started) * 1000),
+        )
+
+    async def statistics(self) -> EngineStatistics:
+        """Count the documents; an answer may be two seconds old."""
+        if self._counts is not None and self._monotonic() - self._counts[0] < COUNT_AGE_SECONDS:
+            return self._counts[1]
+        counted_at = self._monotonic()
+        with unavailable_when_away():
+            async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
+                counts = {
+                    uid: await connection.fetchval(f"select count(*) from {table.qualified}")  # noqa: S608
+                    for uid, table in self._tables.items()
+                }
+        statistics = EngineStatistics(
+            {uid: IndexStatistics(count, is_indexing=False) for uid, count in counts.items()}
+        )
+        self._counts = (counted_at, statistics)
+        return statistics
+
+    async def ping(self) -> None:
+        """Return when the database answers."""
+        with unavailable_when_away():
+            async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
+                await connection.fetchval("select 1", timeout=ACQUIRE_SECONDS)
+
+    async def close(self) -> None:
+        """Nothing to give up: the pool is the caller's."""
+
+    async def _find(self, connection: Connection, plan: TablePlan) -> Page:
+        # One snapshot for the count and the page.
+        transaction = connection.transaction(isolation="repeatable_read", readonly=True)
+        async with asyncio.timeout(SEARCH_SECONDS), transaction:
+            await connection.execute(_SQL["search_settings"])
+            return await find_page(connection, plan, self._max_total_hits)
+
+    def _table(self, uid: str) -> Table:
+        if not self._tables:
+            raise EngineUnavailable("the engine is not prepared yet")
+        if uid not in self._tables:
+            raise ValueError(f"no index {uid!r}")
+        return self._tables[uid]
+
+    def _writer(self, uid: str) -> TableWriter:
+        self._table(uid)
+        return self._writers[uid]
+
+
+def _is_storable(text: str) -> bool:
+    """Tell whether PostgreSQL can hold the text at all; what it can not hold equals nothing in it."""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)

@@ -1,0 +1,95 @@
+"""Writing a batch: a few set-based statements in the caller's transaction.
+
+Rows are made and sent in portions of a bounded number and of bounded bytes, so memory stays flat whatever a
+batch holds. A portion that PostgreSQL refuses for a document's own fault is halved until the culprit stands
+alone, each try in a savepoint. Ids are written in one order by all writers, so that two never wait for each
+other in a circle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import asyncpg
+
+from indexer.engines.base import RejectedDocument
+from indexer.engines.postgres.errors import refusal
+from indexer.engines.postgres.rows import RowMaker, Unstorable, upsert_statement
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Sequence
+
+    from asyncpg.pool import PoolConnectionProxy
+
+    from indexer.engines.base import Document
+    from indexer.engines.postgres.rows import Row
+    from indexer.engines.postgres.schema import Table
+
+    Connection = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
+
+PORTION_ROWS: Final = 1_000
+PORTION_BYTES: Final = 8 * 1024 * 1024
+_ROWS_BETWEEN_BREATHS: Final = 50
+"""Rows made before other tasks get a turn: some five milliseconds."""
+
+
+class TableWriter:
+    """Writes into one table."""
+
+    def __init__(self, table: Table) -> None:
+        self._index = table.definition.uid
+        self._maker = RowMaker(table)
+        self._upsert = upsert_statement(table)
+        self._delete = f"delete from {table.qualified} where id = any($1::text[])"  # noqa: S608 - a name of ours
+
+    async def delete(self, connection: Connection, ids: Iterable[str]) -> None:
+        """Remove documents; ids that are not there are no error."""
+        await connection.execute(self._delete, sorted(set(ids)))
+
+    async def put(self, connection: Connection, documents: Iterable[Document]) -> list[RejectedDocument]:
+        """Put documents; returns those that can not be stored."""
+        rejected: list[RejectedDocument] = []
+        async for rows in self._portions(documents, rejected):
+            await self._put_rows(connection, rows, rejected)
+        return rejected
+
+    async def _portions(
+        self, documents: Iterable[Document], rejected: list[RejectedDocument]
+    ) -> AsyncIterator[list[Row]]:
+        by_id = {document["id"]: document for document in documents}
+        rows: list[Row] = []
+        size = 0
+        for number, identifier in enumerate(sorted(by_id)):
+            if number % _ROWS_BETWEEN_BREATHS == _ROWS_BETWEEN_BREATHS - 1:
+                await asyncio.sleep(0)
+            try:
+                row = self._maker.row(by_id[identifier])
+            except Unstorable as error:
+                rejected.append(RejectedDocument(self._index, identifier, str(error)))
+                continue
+            row_size = sum(len(value) for value in row if isinstance(value, str))
+            if rows and (len(rows) >= PORTION_ROWS or size + row_size > PORTION_BYTES):
+                yield rows
+                rows, size = [], 0
+            rows.append(row)
+            size += row_size
+        if rows:
+            yield rows
+
+    async def _put_rows(
+        self, connection: Connection, rows: Sequence[Row], rejected: list[RejectedDocument]
+    ) -> None:
+        try:
+            async with connection.transaction():
+                await connection.execute(self._upsert, *zip(*rows, strict=True))
+        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            reason = refusal(error)
+            if reason is None:
+                raise
+            if len(rows) == 1:
+                rejected.append(RejectedDocument(self._index, rows[0][0], reason))
+                return
+            middle = len(rows) // 2
+            await self._put_rows(connection, rows[:middle], rejected)
+            await self._put_rows(connection, rows[middle:], rejected)
