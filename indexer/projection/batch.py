@@ -1,17 +1,18 @@
 """What a batch of changed keys asks of the engine. Pure: current states in, documents and ids out.
 
-The current state alone decides. A live record of an indexed schema goes into its index and out of the indexes of
-the schemas it had before (behaviour.md, section 3, rule 5); one that has no document, and what is gone, goes out
-of every index where it may stand. Taking out what is not there is no error, so nothing has to be known for sure.
+The current state alone decides. A live record of an indexed schema goes into its index and out of the indexes
+of the schemas it had before (behaviour.md, section 3, rule 5); one that has no document, and what is gone, goes
+out of every index where it may stand. Taking out what is not there is no error, so nothing has to be known for
+sure: a former schema that is not indexed today may have been so before the settings changed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from indexer.engines.base import WriteBatch
 from indexer.engines.ids import document_id
-from indexer.engines.indexes import SERVERS
+from indexer.engines.indexes import COMMUNITIES, POSTS, SERVERS, USERS
 from indexer.projection.documents import record_document, server_document
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from indexer.engines.base import Document
     from indexer.projection.documents import StoredRecord, StoredServer
     from indexer.projection.kinds import Kinds
+
+_RECORD_INDEXES: Final = frozenset({USERS, COMMUNITIES, POSTS})
 
 
 class Marked(Protocol):
@@ -109,7 +112,11 @@ class BatchPlan:
         self._remove(identifier, leaves)
 
     def _indexes_of(self, schemas: Sequence[str]) -> set[str]:
-        return {index for schema in schemas if (index := self._kinds.index_of(schema)) is not None}
+        indexes: set[str] = set()
+        for schema in schemas:
+            index = self._kinds.index_of(schema)
+            indexes |= _RECORD_INDEXES if index is None else {index}
+        return indexes
 
     def _put(self, index: str, document: Document) -> None:
         self._upserts.setdefault(index, []).append(document)
