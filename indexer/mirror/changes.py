@@ -1,0 +1,162 @@
+"""What a planned page asks of the mirror: plain values, made by planning, carried out by `pages.apply`.
+
+Everything that concerns the keys named in the page is decided by planning and listed here as an end
+state. What a delete does to keys that the page does not name is described by a `RangeSweep` or by
+`Referred` hrefs and done by PostgreSQL, so that a delete of 200,000 records costs a few statements.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from indexer.concrnt.uri import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPut:
+    """The document that stands under `key` after the page."""
+
+    key: str
+    owner: str
+    author: str
+    schema: str
+    parent: str
+    href: str | None
+    source: str
+    cdid: str
+    created_at: datetime
+    first_created_at: datetime
+    signed: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retirement:
+    """A document that was replaced (`deleted_by` is None) or removed by a delete; it never comes back."""
+
+    key: str
+    cdid: str
+    deleted_at: datetime | None = None
+    deleted_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """A delete, kept for good. `target` is a canonical key or `ccfs` URI."""
+
+    target: str
+    scope: Scope
+    created_at: datetime
+    cdid: str
+    author: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class RangeSweep:
+    """Remove what stands in a range, and the references into it, the page's own keys excepted.
+
+    With `in_log_order` everything of the same source goes (it came before the delete in its feed); of other
+    sources, or without it, what is not newer than the delete by (createdAt, CDID).
+    """
+
+    target: str
+    include_target: bool
+    created_at: datetime
+    cdid: str
+    in_log_order: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Referred:
+    """Remove the references to `href`, on the same conditions as a `RangeSweep`."""
+
+    href: str
+    created_at: datetime
+    cdid: str
+    in_log_order: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AckTransition:
+    """The newest say of a page about one follow; applies only when strictly newer than the stored one."""
+
+    acker: str
+    ackee: str
+    schema: str
+    valid: bool
+    created_at: datetime
+    cdid: str
+
+
+@dataclass(frozen=True, slots=True)
+class EntityPut:
+    """Which server a person lives on; the newest createdAt wins, then the greater CDID."""
+
+    ccid: str
+    domain: str
+    created_at: datetime
+    cdid: str
+    signed: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A commit that could not be used. `digest` is that of the whole row; `text` is bounded."""
+
+    digest: bytes
+    kind: str
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A key whose search document may have changed, with the schema it had before."""
+
+    key: str
+    former_schema: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What the rows past the ones read before were, for counters. Keys are the metric's kinds."""
+
+    commits: int = 0
+    kinds: Mapping[str, int] = field(default_factory=Counter)
+    malformed: Mapping[str, int] = field(default_factory=Counter)
+    latest_post_at: datetime | None = None
+
+    def __add__(self, other: Tally) -> Tally:
+        times = [at for at in (self.latest_post_at, other.latest_post_at) if at is not None]
+        return Tally(
+            self.commits + other.commits,
+            Counter(self.kinds) + Counter(other.kinds),
+            Counter(self.malformed) + Counter(other.malformed),
+            max(times, default=None),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Everything one page does to the mirror, its cursor aside."""
+
+    source: str
+    page_keys: Sequence[str] = ()
+    puts: Sequence[RecordPut] = ()
+    removed_keys: Sequence[str] = ()
+    first_created: Mapping[str, datetime] = field(default_factory=dict)
+    retirements: Sequence[Retirement] = ()
+    tombstones: Sequence[Tombstone] = ()
+    sweeps: Sequence[RangeSweep] = ()
+    referred: Sequence[Referred] = ()
+    acks: Sequence[AckTransition] = ()
+    entities: Sequence[EntityPut] = ()
+    dead_letters: Sequence[DeadLetter] = ()
+    marks: Sequence[Mark] = ()
+    tally: Tally = field(default_factory=Tally)

@@ -1,0 +1,105 @@
+"""What planning needs to know of the stored state, read inside the page's transaction.
+
+The transaction first takes an advisory lock for each owner that the page concerns (sorted, so that no two
+transactions wait for each other): what is read here then stays true until the commit, also for keys that
+do not exist yet. Pages about different owners run side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from indexer.concrnt.uri import Scope
+from indexer.mirror.changes import Tombstone
+from indexer.statements import load
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
+
+    import asyncpg
+
+    from indexer.mirror.database import Connection
+
+_SQL = load("indexer.mirror", "queries/context.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The document that stands under a key, without its text."""
+
+    key: str
+    owner: str
+    schema: str
+    href: str | None
+    source: str
+    cdid: str
+    created_at: datetime
+    first_created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a page asks to know. `documents` are (owner, CDID) pairs; `targets` keys and `ccfs` URIs."""
+
+    keys: Collection[str] = ()
+    cdids: Collection[str] = ()
+    delete_cdids: Collection[str] = ()
+    documents: Collection[tuple[str, str]] = ()
+    targets: Collection[str] = ()
+    owners: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The stored state as far as one page is concerned."""
+
+    heads: Mapping[str, Head] = field(default_factory=dict)
+    retired: frozenset[tuple[str, str]] = frozenset()
+    removed_documents: Mapping[str, tuple[datetime, str]] = field(default_factory=dict)
+    known_deletes: frozenset[str] = frozenset()
+    tombstones: Sequence[Tombstone] = ()
+    homes: Mapping[str, str] = field(default_factory=dict)
+
+
+async def lock_owners(connection: Connection, owners: Collection[str]) -> None:
+    """Take the advisory locks of these owners for the rest of the transaction."""
+    numbers = sorted(
+        {int.from_bytes(blake2b(o.encode(), digest_size=8).digest(), "big", signed=True) for o in owners}
+    )
+    if numbers:
+        await connection.execute(_SQL["lock_owners"], numbers)
+
+
+async def load_context(connection: Connection, needs: Needs) -> Context:
+    """Read what `needs` asks for, in a handful of statements whatever the size of the page."""
+    heads = {row["key"]: _head(row) for row in await connection.fetch(_SQL["heads_by_key"], list(needs.keys))}
+    if needs.documents:
+        owners, cdids = zip(*needs.documents, strict=True)
+        for row in await connection.fetch(_SQL["heads_by_document"], list(owners), list(cdids)):
+            heads[row["key"]] = _head(row)
+    retired: set[tuple[str, str]] = set()
+    removed: dict[str, tuple[datetime, str]] = {}
+    for row in await connection.fetch(_SQL["retired_documents"], list(needs.cdids)):
+        retired.add((row["key"], row["cdid"]))
+        if row["deleted_at"] is not None:
+            removed[row["cdid"]] = (row["deleted_at"], row["deleted_by"])
+    known: frozenset[str] = frozenset()
+    if needs.delete_cdids:
+        rows = await connection.fetch(_SQL["known_deletes"], list(needs.delete_cdids))
+        known = frozenset(row["cdid"] for row in rows)
+    tombstones = [
+        Tombstone(
+            row["target"], Scope(row["scope"]), row["created_at"], row["cdid"], row["author"], row["source"]
+        )
+        for row in await connection.fetch(_SQL["covering_tombstones"], list(needs.targets))
+    ]
+    homes = {row["ccid"]: row["domain"] for row in await connection.fetch(_SQL["homes"], list(needs.owners))}
+    return Context(heads, frozenset(retired), removed, known, tombstones, homes)
+
+
+def _head(row: asyncpg.Record) -> Head:
+    """The statements list the fields of `Head`, under their names."""
+    return Head(**dict(row))

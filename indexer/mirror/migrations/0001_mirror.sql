@@ -1,0 +1,144 @@
+-- The mirror of the network's public state, and the queue that feeds the projection.
+
+-- Servers that discovery has named. Never deleted.
+create table mirror.servers (
+  domain text collate "C" primary key,
+  csid text,
+  layer text,
+  version text,
+  software_version text,
+  software_build_time text,
+  meta text,
+  endpoints jsonb not null default '{}',
+  state text not null default 'discovered',
+  discovered_at timestamptz not null,
+  last_seen_at timestamptz,
+  last_crawled_at timestamptz,
+  failure_class text,
+  consecutive_failures integer not null default 0,
+  failing_since timestamptz,
+  last_error text,
+  last_error_at timestamptz,
+  next_poll_at timestamptz not null,
+  commits bigint not null default 0,
+  malformed bigint not null default 0,
+  rejected bigint not null default 0
+);
+
+create index servers_next_poll_at on mirror.servers (next_poll_at);
+
+-- Where each feed has been read to. The cursor is the server's own text; cursor_ns its nanoseconds.
+create table mirror.cursors (
+  domain text collate "C" primary key references mirror.servers (domain),
+  cursor text,
+  cursor_ns numeric(30),
+  -- a run that was ended by its page limit goes on exactly at the cursor
+  unfinished boolean not null default false,
+  -- digests of the rows of the last page applied: where the rows that were read before end
+  seen bigint[] not null default '{}',
+  -- set while a log that went back is read again: rows up to this instant are known
+  replay_until_ns numeric(30),
+  replayed_at timestamptz,
+  caught_up boolean not null default false,
+  caught_up_at timestamptz,
+  last_finished_at timestamptz,
+  latest_post_at timestamptz,
+  partial_instants bigint not null default 0
+);
+
+-- Hosts whose well-known names another domain; that one is followed, they are not.
+create table mirror.aliases (
+  alias text collate "C" primary key,
+  domain text collate "C" not null,
+  seen_at timestamptz not null
+);
+
+-- One row per live key, of any schema. Keys are canonical, byte-wise ordered.
+create table mirror.records (
+  key text collate "C" primary key,
+  owner text collate "C" not null,
+  author text collate "C" not null,
+  schema text collate "C" not null,
+  parent text collate "C" not null,
+  href text collate "C",
+  source text collate "C" not null,
+  cdid text collate "C" not null,
+  created_at timestamptz not null,
+  first_created_at timestamptz not null,
+  indexed_at timestamptz,
+  signed text not null
+) with (fillfactor = 80);
+
+create index records_cdid on mirror.records (cdid);
+create index records_href on mirror.records (href) where href is not null;
+create index records_schema on mirror.records (schema, key);
+
+-- Documents that were replaced or removed: read again they change nothing.
+create table mirror.retired (
+  key text collate "C" not null,
+  cdid text collate "C" not null,
+  -- createdAt and CDID of the delete that removed it; null when a later document replaced it
+  deleted_at timestamptz,
+  deleted_by text collate "C",
+  primary key (cdid, key)
+);
+
+-- Deletes, each kept for good.
+create table mirror.tombstones (
+  target text collate "C" not null,
+  scope text collate "C" not null check (scope in ('key', 'below', 'tree', 'document')),
+  created_at timestamptz not null,
+  cdid text collate "C" not null,
+  author text collate "C" not null,
+  source text collate "C" not null,
+  primary key (target, scope, created_at, cdid)
+);
+
+create index tombstones_cdid on mirror.tombstones (cdid);
+
+create table mirror.entities (
+  ccid text collate "C" primary key,
+  domain text collate "C" not null,
+  created_at timestamptz not null,
+  cdid text collate "C" not null,
+  source text collate "C" not null,
+  signed text not null
+);
+
+-- Who follows whom: one row per acker, ackee and schema; an unack keeps the row, not valid.
+create table mirror.acks (
+  acker text collate "C" not null,
+  ackee text collate "C" not null,
+  schema text collate "C" not null,
+  valid boolean not null,
+  created_at timestamptz not null,
+  cdid text collate "C" not null,
+  source text collate "C" not null,
+  primary key (acker, ackee, schema)
+);
+
+-- Commits that could not be used, once each, the newest per server.
+create table mirror.dead_letters (
+  id bigint generated always as identity primary key,
+  domain text collate "C" not null,
+  digest bytea not null,
+  kind text collate "C" not null,
+  reason text collate "C" not null,
+  commit text not null,
+  seen_at timestamptz not null,
+  unique (domain, digest)
+);
+
+create index dead_letters_domain on mirror.dead_letters (domain, id);
+
+-- "This key changed": level-triggered, cleared only at the generation that was projected.
+create sequence mirror.projection_generation;
+
+create table mirror.projection_queue (
+  key text collate "C" primary key,
+  generation bigint not null default nextval('mirror.projection_generation'),
+  marked_at timestamptz not null,
+  former_schemas text[] not null default '{}'
+) with (fillfactor = 80);
+
+create index projection_queue_generation on mirror.projection_queue (generation);

@@ -1,0 +1,159 @@
+"""Carrying out a planned page, in the caller's transaction.
+
+Rows, tombstones, queue marks, counters and the cursor move together: the caller puts `apply_changes` and
+`advance_cursor` into one transaction, so that a crash leaves all of them or none. Ranges go first, then the
+page's own keys, as planning has worked them out; every array is sorted by key, so that two transactions
+that meet wait for each other in one order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from indexer.statements import load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from indexer.mirror.changes import Changes, DeadLetter, RangeSweep
+    from indexer.mirror.database import Connection
+
+_SQL = load("indexer.mirror", "queries/pages.sql")
+DEAD_LETTERS_PER_SERVER = 1000
+_RECORD_COLUMNS = (
+    *("key", "owner", "author", "schema", "parent", "href", "source", "cdid"),
+    *("created_at", "first_created_at", "signed"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What applying a page did beyond the page's own keys."""
+
+    swept: int
+    new_dead_letters: int
+
+
+async def apply_changes(
+    connection: Connection, changes: Changes, *, indexed_schemas: Sequence[str], now: datetime
+) -> Applied:
+    """Carry out `changes`. The owners' locks are held and the context was read in this transaction."""
+    swept = await _sweep(connection, changes, indexed_schemas, now)
+    if changes.removed_keys:
+        await connection.execute(_SQL["remove_keys"], sorted(changes.removed_keys))
+    await _put_records(connection, changes)
+    await _keep_memory(connection, changes)
+    await _put_people(connection, changes)
+    if changes.marks:
+        marks = sorted(changes.marks, key=attrgetter("key"))
+        await connection.execute(
+            _SQL["mark_keys"], [m.key for m in marks], now, [m.former_schema for m in marks]
+        )
+    letters = await keep_dead_letters(connection, changes.source, changes.dead_letters, now=now)
+    return Applied(swept=swept, new_dead_letters=letters)
+
+
+async def _sweep(
+    connection: Connection, changes: Changes, indexed_schemas: Sequence[str], now: datetime
+) -> int:
+    count = 0
+    keys = list(changes.page_keys)
+    for sweep in changes.sweeps:
+        low, high = _bounds(sweep)
+        count += await connection.fetchval(
+            _SQL["sweep_range"],
+            low,
+            high,
+            sweep.target,
+            sweep.include_target,
+            keys,
+            changes.source,
+            sweep.in_log_order,
+            sweep.created_at,
+            sweep.cdid,
+            indexed_schemas,
+            now,
+        )
+    if changes.referred:
+        count += await connection.fetchval(
+            _SQL["sweep_references"],
+            [r.href for r in changes.referred],
+            [r.in_log_order for r in changes.referred],
+            [r.created_at for r in changes.referred],
+            [r.cdid for r in changes.referred],
+            keys,
+            changes.source,
+            indexed_schemas,
+            now,
+        )
+    return count
+
+
+def _bounds(sweep: RangeSweep) -> tuple[str, str]:
+    """The index range that holds a target's descendants: "0" is the byte after "/"."""
+    low = sweep.target if sweep.include_target else sweep.target + "/"
+    return low, sweep.target + "0"
+
+
+async def _put_records(connection: Connection, changes: Changes) -> None:
+    if changes.puts:
+        puts = sorted(changes.puts, key=attrgetter("key"))
+        await connection.execute(_SQL["put_records"], *_columns(puts, _RECORD_COLUMNS))
+    if changes.first_created:
+        lowered = sorted(changes.first_created.items())
+        await connection.execute(
+            _SQL["lower_first_created"], [key for key, _ in lowered], [at for _, at in lowered]
+        )
+
+
+async def _keep_memory(connection: Connection, changes: Changes) -> None:
+    if changes.retirements:
+        retirements = sorted(changes.retirements, key=attrgetter("cdid", "key"))
+        await connection.execute(
+            _SQL["retire"], *_columns(retirements, ("key", "cdid", "deleted_at", "deleted_by"))
+        )
+    if changes.tombstones:
+        stones = changes.tombstones
+        await connection.execute(
+            _SQL["keep_tombstones"],
+            [s.target for s in stones],
+            [s.scope.value for s in stones],
+            *_columns(stones, ("created_at", "cdid", "author", "source")),
+        )
+
+
+async def _put_people(connection: Connection, changes: Changes) -> None:
+    if changes.acks:
+        acks = sorted(changes.acks, key=attrgetter("acker", "ackee", "schema"))
+        columns = ("acker", "ackee", "schema", "valid", "created_at", "cdid")
+        await connection.execute(_SQL["put_acks"], *_columns(acks, columns), [changes.source] * len(acks))
+    if changes.entities:
+        entities = sorted(changes.entities, key=attrgetter("ccid"))
+        await connection.execute(
+            _SQL["put_entities"],
+            *_columns(entities, ("ccid", "domain", "created_at", "cdid")),
+            [changes.source] * len(entities),
+            [e.signed for e in entities],
+        )
+
+
+async def keep_dead_letters(
+    connection: Connection, domain: str, letters: Sequence[DeadLetter], *, now: datetime
+) -> int:
+    """Keep commits that could not be used, once each, the newest thousand a server; how many were new."""
+    if not letters:
+        return 0
+    status = await connection.execute(
+        _SQL["keep_dead_letters"], domain, *_columns(letters, ("digest", "kind", "reason", "text")), now
+    )
+    new = int(status.split()[-1])
+    if new:
+        await connection.execute(_SQL["trim_dead_letters"], domain, DEAD_LETTERS_PER_SERVER)
+    return new
+
+
+def _columns(rows: Sequence[object], names: Sequence[str]) -> list[list[object]]:
+    return [[getattr(row, name) for row in rows] for name in names]

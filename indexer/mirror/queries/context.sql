@@ -1,0 +1,42 @@
+-- Statements that read what planning a page needs to know.
+
+-- name: lock_owners
+-- Advisory locks of the owners that a page concerns; the numbers come sorted.
+select count(pg_advisory_xact_lock(number)) from unnest($1::bigint[]) as number
+
+-- name: heads_by_key
+-- The documents that stand under these keys.
+select key, owner, schema, href, source, cdid, created_at, first_created_at
+from mirror.records
+where key = any($1::text[])
+
+-- name: heads_by_document
+-- The records that hold these documents, by owner and CDID.
+select r.key, r.owner, r.schema, r.href, r.source, r.cdid, r.created_at, r.first_created_at
+from unnest($1::text[], $2::text[]) as asked (owner, cdid)
+join mirror.records r on r.cdid = asked.cdid and r.owner = asked.owner
+
+-- name: retired_documents
+-- Which of these documents were replaced or removed before.
+select key, cdid, deleted_at, deleted_by
+from mirror.retired
+where cdid = any($1::text[])
+
+-- name: known_deletes
+-- Which of these deletes have been applied before.
+select distinct cdid
+from mirror.tombstones
+where cdid = any($1::text[])
+
+-- name: covering_tombstones
+-- The newest delete of each source on each of these targets.
+select distinct on (target, scope, source) target, scope, created_at, cdid, author, source
+from mirror.tombstones
+where target = any($1::text[])
+order by target, scope, source, created_at desc, cdid desc
+
+-- name: homes
+-- Which server these people live on.
+select ccid, domain
+from mirror.entities
+where ccid = any($1::text[])

@@ -1,0 +1,153 @@
+-- Statements that carry out a planned page.
+
+-- name: sweep_range
+-- Remove what stands in a range ($1 <= key < $2; the target $3 itself only when $4), and the references to it.
+-- $5 keys of the page (left alone), $6 source, $7 in log order, $8 createdAt and $9 CDID of the delete,
+-- $10 indexed schemas, $11 now.
+with removed as (
+  delete from mirror.records r
+  where r.key >= $1 and r.key < $2
+    and (r.key >= $3 || '/' or ($4 and r.key = $3))
+    and r.key <> all($5::text[])
+    and (($7 and r.source = $6) or (r.created_at, r.cdid) <= ($8, $9))
+  returning r.key, r.cdid, r.schema, r.owner
+), referring_keys as (
+  select r.key from mirror.records r
+  where r.href >= $1 and r.href < $2 and (r.href >= $3 || '/' or ($4 and r.href = $3))
+  union
+  select r.key from removed d join mirror.records r on r.href = d.key
+  union
+  select r.key from removed d join mirror.records r on r.href = 'ccfs://' || d.owner || '/concrnt/' || d.cdid
+), referring as (
+  delete from mirror.records r
+  using referring_keys k
+  where r.key = k.key
+    and r.key <> all($5::text[])
+    and (($7 and r.source = $6) or (r.created_at, r.cdid) <= ($8, $9))
+  returning r.key, r.cdid, r.schema
+), gone as (
+  select key, cdid, schema from removed
+  union
+  select key, cdid, schema from referring
+), kept as (
+  insert into mirror.retired (key, cdid, deleted_at, deleted_by)
+  select key, cdid, $8, $9 from gone order by cdid, key
+  on conflict do nothing
+), marked as (
+  insert into mirror.projection_queue (key, marked_at, former_schemas)
+  select key, $11, array[schema] from gone where schema = any($10::text[]) order by key
+  on conflict (key) do update set
+    generation = nextval('mirror.projection_generation'),
+    former_schemas = array(
+      select distinct s from unnest(projection_queue.former_schemas || excluded.former_schemas) as s
+    )
+)
+select count(*) from gone
+
+-- name: sweep_references
+-- Remove the references to these hrefs. $1 hrefs, $2 in log order, $3 createdAt and $4 CDID of each one's
+-- delete, $5 keys of the page (left alone), $6 source, $7 indexed schemas, $8 now.
+with gone as (
+  delete from mirror.records r
+  using unnest($1::text[], $2::boolean[], $3::timestamptz[], $4::text[])
+    as d (href, in_log_order, created_at, cdid)
+  where r.href = d.href
+    and r.key <> all($5::text[])
+    and ((d.in_log_order and r.source = $6) or (r.created_at, r.cdid) <= (d.created_at, d.cdid))
+  returning r.key, r.cdid, r.schema, d.created_at as deleted_at, d.cdid as deleted_by
+), kept as (
+  insert into mirror.retired (key, cdid, deleted_at, deleted_by)
+  select key, cdid, deleted_at, deleted_by from gone order by cdid, key
+  on conflict do nothing
+), marked as (
+  insert into mirror.projection_queue (key, marked_at, former_schemas)
+  select key, $8, array[schema] from gone where schema = any($7::text[]) order by key
+  on conflict (key) do update set
+    generation = nextval('mirror.projection_generation'),
+    former_schemas = array(
+      select distinct s from unnest(projection_queue.former_schemas || excluded.former_schemas) as s
+    )
+)
+select count(*) from gone
+
+-- name: remove_keys
+-- Remove the page's own keys that are absent after it.
+delete from mirror.records where key = any($1::text[])
+
+-- name: put_records
+-- Put documents under their keys; planning has decided that they win.
+insert into mirror.records as r
+  (key, owner, author, schema, parent, href, source, cdid, created_at, first_created_at, signed)
+select * from unnest(
+  $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
+  $9::timestamptz[], $10::timestamptz[], $11::text[]
+)
+on conflict (key) do update set
+  owner = excluded.owner, author = excluded.author, schema = excluded.schema, parent = excluded.parent,
+  href = excluded.href, source = excluded.source, cdid = excluded.cdid, created_at = excluded.created_at,
+  first_created_at = excluded.first_created_at, signed = excluded.signed
+
+-- name: lower_first_created
+-- An older copy, too old to win, tells that the key is older.
+update mirror.records r
+set first_created_at = least(r.first_created_at, t.created_at)
+from unnest($1::text[], $2::timestamptz[]) as t (key, created_at)
+where r.key = t.key
+
+-- name: retire
+-- Documents that were replaced or removed.
+insert into mirror.retired (key, cdid, deleted_at, deleted_by)
+select * from unnest($1::text[], $2::text[], $3::timestamptz[], $4::text[])
+on conflict do nothing
+
+-- name: keep_tombstones
+-- Deletes, kept for good.
+insert into mirror.tombstones (target, scope, created_at, cdid, author, source)
+select * from unnest($1::text[], $2::text[], $3::timestamptz[], $4::text[], $5::text[], $6::text[])
+on conflict do nothing
+
+-- name: put_acks
+-- Follow transitions; only a strictly newer one applies (CIP-10).
+insert into mirror.acks as a (acker, ackee, schema, valid, created_at, cdid, source)
+select * from unnest(
+  $1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::text[], $7::text[]
+)
+on conflict (acker, ackee, schema) do update set
+  valid = excluded.valid, created_at = excluded.created_at, cdid = excluded.cdid, source = excluded.source
+where excluded.created_at > a.created_at
+
+-- name: put_entities
+-- Where people live; the newest document wins.
+insert into mirror.entities as e (ccid, domain, created_at, cdid, source, signed)
+select * from unnest(
+  $1::text[], $2::text[], $3::timestamptz[], $4::text[], $5::text[], $6::text[]
+)
+on conflict (ccid) do update set
+  domain = excluded.domain, created_at = excluded.created_at,
+  cdid = excluded.cdid, source = excluded.source, signed = excluded.signed
+where (excluded.created_at, excluded.cdid) > (e.created_at, e.cdid)
+
+-- name: keep_dead_letters
+-- Commits that could not be used, once each.
+insert into mirror.dead_letters (domain, digest, kind, reason, commit, seen_at)
+select $1, digest, kind, reason, text, $6 from unnest($2::bytea[], $3::text[], $4::text[], $5::text[])
+  as t (digest, kind, reason, text)
+on conflict (domain, digest) do nothing
+
+-- name: trim_dead_letters
+-- Keep the newest $2 of a server.
+delete from mirror.dead_letters
+where domain = $1 and id <= (
+  select id from mirror.dead_letters where domain = $1 order by id desc offset $2 limit 1
+)
+
+-- name: mark_keys
+-- Tell the projection which keys changed; the oldest mark keeps its time.
+insert into mirror.projection_queue (key, marked_at, former_schemas)
+select key, $2, case when former is null then '{}'::text[] else array[former] end
+from unnest($1::text[], $3::text[]) as t (key, former)
+on conflict (key) do update set
+  generation = nextval('mirror.projection_generation'),
+  former_schemas = array(
+    select distinct s from unnest(projection_queue.former_schemas || excluded.former_schemas) as s
+  )

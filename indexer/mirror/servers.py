@@ -1,0 +1,240 @@
+"""Servers and their cursors: what discovery found, where each feed stands, how the last run went.
+
+A cursor moves only inside the transaction that applies its page (`advance_cursor`), and never back; the one
+exception is `read_again`, for a log that went back. Servers are never deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from indexer.statements import load
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
+
+    import asyncpg
+
+    from indexer.mirror.database import Connection, Database
+
+_SQL = load("indexer.mirror", "queries/servers.sql")
+
+
+class ServerState(StrEnum):
+    """The states of a server (section 2)."""
+
+    DISCOVERED = "discovered"
+    BACKFILLING = "backfilling"
+    FOLLOWING = "following"
+    WAITING = "waiting"
+    BACKING_OFF = "backing_off"
+    STALE = "stale"
+    PAUSED = "paused"
+    NO_ENDPOINT = "no_endpoint"
+    WRONG_LAYER = "wrong_layer"
+    LOG_WENT_BACK = "log_went_back"
+    CLOCK_AHEAD = "clock_ahead"
+
+
+@dataclass(frozen=True, slots=True)
+class FeedState:
+    """Where a server's feed stands. `cursor` is the server's own text, `cursor_ns` its nanoseconds."""
+
+    domain: str
+    state: ServerState
+    layer: str | None
+    endpoints: Mapping[str, str]
+    last_seen_at: datetime | None
+    cursor: str | None
+    cursor_ns: int | None
+    unfinished: bool
+    seen: tuple[int, ...]
+    replay_until_ns: int | None
+    replayed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class WellKnownNote:
+    """What a server says of itself, as stored. `meta` is JSON text."""
+
+    csid: str | None
+    layer: str | None
+    version: str | None
+    software_version: str | None
+    software_build_time: str | None
+    meta: str | None
+    endpoints: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CursorAdvance:
+    """How a page moves its feed's cursor.
+
+    `cursor` None: it stays. `seen` are digests of the rows read last, None leaves the stored ones.
+    """
+
+    domain: str
+    cursor: str | None
+    cursor_ns: int | None
+    seen: Sequence[int] | None
+    latest_post_at: datetime | None = None
+    partial_instants: int = 0
+    commits: int = 0
+    malformed: int = 0
+
+
+async def advance_cursor(connection: Connection, advance: CursorAdvance) -> None:
+    """Move a cursor and count, in the transaction that applies the page."""
+    await connection.execute(
+        _SQL["advance_cursor"],
+        advance.domain,
+        advance.cursor,
+        advance.cursor_ns,
+        None if advance.seen is None else list(advance.seen),
+        advance.latest_post_at,
+        advance.partial_instants,
+    )
+    if advance.commits or advance.malformed:
+        await connection.execute(_SQL["count_commits"], advance.domain, advance.commits, advance.malformed)
+
+
+class Servers:
+    """The servers and cursors of one mirror."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def discover(
+        self, names: Sequence[str], *, now: datetime, aliases_since: datetime, at_most: int, per_parent: int
+    ) -> list[str]:
+        """Add canonical names that are not known yet and return the new ones.
+
+        Aliases seen after `aliases_since` are left out; at most `at_most` in all and `per_parent` below one
+        parent domain, the first in the list's order.
+        """
+        rows = await self._database.fetch(
+            _SQL["discover"], list(names), now, aliases_since, at_most, per_parent
+        )
+        return [row["domain"] for row in rows]
+
+    async def count(self) -> int:
+        """How many servers are known."""
+        rows = await self._database.fetch(_SQL["count_servers"])
+        return int(rows[0]["count"])
+
+    async def ask_again(self, *, now: datetime) -> None:
+        """Make servers without an endpoint, or of another layer, due."""
+        await self._database.execute(_SQL["ask_again"], now)
+
+    async def note_well_known(self, domain: str, note: WellKnownNote, *, now: datetime) -> None:
+        """Store what the server says of itself."""
+
+        async def work(connection: Connection) -> None:
+            await connection.execute(
+                _SQL["note_well_known"],
+                domain,
+                note.csid,
+                note.layer,
+                note.version,
+                note.software_version,
+                note.software_build_time,
+                note.meta,
+                json.dumps(dict(note.endpoints)),
+                now,
+            )
+            await connection.execute(_SQL["mark_server"], domain, now)
+
+        await self._database.transaction("note_well_known", work)
+
+    async def note_alias(self, alias: str, domain: str, *, now: datetime) -> None:
+        """`alias` answered with another domain's well-known: it is not followed, the domain is discovered."""
+
+        async def work(connection: Connection) -> None:
+            await connection.execute(_SQL["note_alias"], alias, domain, now)
+            await connection.execute(_SQL["forget_alias_row"], alias)
+
+        await self._database.transaction("note_alias", work)
+
+    async def due(self, *, now: datetime, at_work: Collection[str], limit: int) -> list[str]:
+        """Up to `limit` servers whose time has come, the longest waiting first."""
+        rows = await self._database.fetch(_SQL["due_servers"], now, list(at_work), limit)
+        return [row["domain"] for row in rows]
+
+    async def next_due(self, *, at_work: Collection[str]) -> datetime | None:
+        """When the next server is due; None when there is none."""
+        row = await self._database.fetchrow(_SQL["next_due"], list(at_work))
+        return row["min"] if row else None
+
+    async def begin(self, domain: str) -> FeedState | None:
+        """Where the feed stands, as a run begins; None when the server is not known."""
+        await self._database.execute(_SQL["begin_feed"], domain)
+        row = await self._database.fetchrow(_SQL["feed_state"], domain)
+        return _feed_state(row) if row else None
+
+    async def state_of(self, domain: str) -> FeedState | None:
+        """Where the feed stands; None when the server is not known."""
+        row = await self._database.fetchrow(_SQL["feed_state"], domain)
+        return _feed_state(row) if row else None
+
+    async def enter_state(self, domain: str, state: ServerState) -> None:
+        """A state that begins while a run is under way."""
+        await self._database.execute(_SQL["enter_state"], domain, state.value)
+
+    async def set_aside(
+        self, domain: str, state: ServerState, *, next_poll_at: datetime, now: datetime, why: str
+    ) -> None:
+        """The server is not followed for now (no endpoint, another layer)."""
+        await self._database.execute(_SQL["set_state"], domain, state.value, next_poll_at, now, why)
+        await self._database.execute(_SQL["mark_server"], domain, now)
+
+    async def finish(
+        self, domain: str, *, drained: bool, state: ServerState, next_poll_at: datetime, now: datetime
+    ) -> None:
+        """A run went well: it drained the feed, or was ended by its page limit."""
+
+        async def work(connection: Connection) -> None:
+            await connection.execute(_SQL["finish_drained" if drained else "finish_yielded"], domain, now)
+            await connection.execute(_SQL["succeed"], domain, state.value, next_poll_at, now)
+            await connection.execute(_SQL["mark_server"], domain, now)
+
+        await self._database.transaction("finish_run", work, durable=False)
+
+    async def wait(self, domain: str, *, until: datetime, now: datetime, why: str) -> None:
+        """The server asked for quiet: no failure."""
+        await self._database.execute(_SQL["wait_as_told"], domain, until, now, why)
+
+    async def fail(
+        self, domain: str, failure_class: str, *, next_poll_at: datetime, now: datetime, why: str
+    ) -> None:
+        """A run failed."""
+
+        async def work(connection: Connection) -> None:
+            await connection.execute(_SQL["finish_failed"], domain, now)
+            await connection.execute(_SQL["fail"], domain, failure_class, next_poll_at, now, why)
+            await connection.execute(_SQL["mark_server"], domain, now)
+
+        await self._database.transaction("fail_run", work)
+
+    async def read_again(self, domain: str, *, now: datetime) -> None:
+        """The log went back: forget the cursor, remember that rows up to it are known."""
+        await self._database.execute(_SQL["read_again"], domain, now)
+
+
+def _feed_state(row: asyncpg.Record) -> FeedState:
+    return FeedState(
+        domain=row["domain"],
+        state=ServerState(row["state"]),
+        layer=row["layer"],
+        endpoints=json.loads(row["endpoints"]),
+        last_seen_at=row["last_seen_at"],
+        cursor=row["cursor"],
+        cursor_ns=None if row["cursor_ns"] is None else int(row["cursor_ns"]),
+        unfinished=row["unfinished"],
+        seen=tuple(row["seen"]),
+        replay_until_ns=None if row["replay_until_ns"] is None else int(row["replay_until_ns"]),
+        replayed_at=row["replayed_at"],
+    )

@@ -1,0 +1,310 @@
+"""The follower of one feed: reads forward from the stored cursor, page by page, and applies.
+
+What it owns: one run over one server's feed. Ordering: pages are applied in the order of the feed, each in
+one transaction with its cursor; the next page is fetched while the current one is applied. What a crash
+leaves: the pages applied, whole, and the cursor that belongs to them; the next run begins `overlap` before
+it. A failure of the other server ends the run and is stored with the server; what was read stays.
+A store that is away ends the run and is nobody's fault (`StoreUnavailable` is raised).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from indexer.concrnt.client import FailureClass, PeerError
+from indexer.mirror.servers import CursorAdvance
+from indexer.replication import cursor as cursors
+from indexer.replication.cursor import Position, Step
+from indexer.replication.page import Rows, digest_of, read_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from indexer.concrnt.pages import Item, Page
+    from indexer.mirror.changes import Changes
+    from indexer.mirror.servers import FeedState
+    from indexer.replication.feeds import Feeds
+    from indexer.replication.plan import Schemas
+    from indexer.replication.writer import PageWriter
+
+log = structlog.get_logger(__name__)
+
+INSTANT_LIMIT = 100
+"""How many rows of a stalled instant are asked for from each end, whatever `pageLimit` says."""
+
+
+class FollowerMetrics(Protocol):
+    """What a follower counts."""
+
+    def page_applied(self, server: str, changes: Changes) -> None:
+        """A page was applied."""
+        ...
+
+    def request(self, server: str, result: str) -> None:
+        """A request to the feed ended `ok`, `transient` or `error`."""
+        ...
+
+    def instant_not_whole(self, server: str) -> None:
+        """An instant held more rows than can be read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerSettings:
+    """How feeds are read. `overlap` as a length of time, `max_pages` a run's share before others come."""
+
+    page_limit: int
+    overlap: timedelta
+    max_pages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run ended that met no failure."""
+
+    drained: bool
+    clock_ahead: bool = False
+    went_back: bool = False
+
+
+@dataclass(slots=True)
+class _Run:
+    """The state of one run. `horizon_ns`: rows received before it were read before this run."""
+
+    domain: str
+    template: str
+    stored: Position | None
+    horizon_ns: int | None
+    seen_in_order: tuple[int, ...]
+    seen: set[int]
+    row_stands: bool
+    clock_ahead: bool = False
+    pages: int = 0
+    last_page: tuple[int, ...] = ()
+    ready: Page | None = None
+    ahead: asyncio.Task[Page] | None = None
+
+
+class Follower:
+    """Follows one feed at a time; any number of runs over different servers may be under way."""
+
+    def __init__(
+        self,
+        feeds: Feeds,
+        page_writer: PageWriter,
+        *,
+        schemas: Schemas,
+        settings: FollowerSettings,
+        metrics: FollowerMetrics,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._feeds = feeds
+        self._page_writer = page_writer
+        self._schemas = schemas
+        self._settings = settings
+        self._metrics = metrics
+        self._clock = clock
+
+    async def follow(self, state: FeedState, template: str) -> Ended:
+        """Read the feed until it is drained or the run's pages are used up.
+
+        Raises `PeerError` when the other server fails, `StoreUnavailable` when ours does.
+        """
+        run = _begin(state, template)
+        overlap_ns = self._settings.overlap // timedelta(microseconds=1) * 1000
+        asked = cursors.first_request(state, overlap_ns=overlap_ns)
+        try:
+            return await self._read_on(run, asked)
+        finally:
+            if run.ahead is not None:
+                run.ahead.cancel()
+                with contextlib.suppress(asyncio.CancelledError, PeerError):
+                    await run.ahead
+
+    async def _read_on(self, run: _Run, asked: Position | None) -> Ended:
+        while True:
+            page = await self._next_page(run, asked)
+            step = _judge(page, asked)
+            run.row_stands = run.row_stands or _shows_row(run, page)
+            if step is Step.STALLED:
+                asked = await self._pass_instant(run, page)
+            elif step is Step.FORWARD:
+                asked = await self._go_forward(run, page)
+            else:
+                return await self._end(run, page)
+            # A page that lies ready is taken first: past a stalled instant, it is what makes progress.
+            if run.pages >= self._settings.max_pages and run.ready is None:
+                return Ended(drained=False, clock_ahead=run.clock_ahead)
+
+    async def _go_forward(self, run: _Run, page: Page) -> Position:
+        asked = _next_of(page)
+        if run.pages < self._settings.max_pages:
+            run.ahead = asyncio.create_task(self._fetch(run, asked))
+        await self._apply(run, self._rows(page.items), ends_ns=asked.ns, cursor=asked)
+        return asked
+
+    async def _end(self, run: _Run, page: Page) -> Ended:
+        """The feed is drained. The cursor becomes `prev` of its last page, where that is newer."""
+        if await self._log_went_back(run):
+            return Ended(drained=True, went_back=True)
+        cursor = None
+        if page.prev is not None and page.prev_ns is not None:
+            cursor = Position(page.prev, page.prev_ns)
+        await self._apply(run, self._rows(page.items), ends_ns=None, cursor=cursor)
+        return Ended(drained=True, clock_ahead=run.clock_ahead)
+
+    async def _log_went_back(self, run: _Run) -> bool:
+        """Ask once at exactly the cursor, where no answer has shown a row there or past it."""
+        if run.stored is None or run.row_stands:
+            return False
+        page = await self._fetch(run, run.stored)
+        return page.prev is None and page.next is None
+
+    # --- requests
+
+    async def _next_page(self, run: _Run, asked: Position | None) -> Page:
+        run.pages += 1
+        if run.ready is not None:
+            page, run.ready = run.ready, None
+            return page
+        if run.ahead is not None:
+            task, run.ahead = run.ahead, None
+            return await task
+        return await self._fetch(run, asked)
+
+    async def _fetch(
+        self, run: _Run, asked: Position | None, *, until: str | None = None, order: str | None = None
+    ) -> Page:
+        limit = self._settings.page_limit if until is None else INSTANT_LIMIT
+        since = None if asked is None else asked.text
+        try:
+            page = await self._feeds.page(
+                run.domain, run.template, since=since, until=until, order=order, limit=limit
+            )
+        except PeerError as error:
+            transient = error.failure is FailureClass.RATE_LIMITED
+            self._metrics.request(run.domain, "transient" if transient else "error")
+            raise
+        self._metrics.request(run.domain, "ok")
+        return page
+
+    # --- an instant that holds more rows than a page
+
+    async def _pass_instant(self, run: _Run, page: Page) -> Position:
+        """Read a stalled instant from both ends, apply it, and go on just past it."""
+        instant = _next_of(page)
+        run.pages += 1
+        first = await self._fetch(run, instant, until=instant.text, order="asc")
+        rows = self._rows(first.items)
+        whole = True
+        run.seen |= set(run.last_page)  # its last rows may be of this instant
+        if first.next_ns == instant.ns:
+            last = await self._fetch(run, instant, until=instant.text, order="desc")
+            tail = self._rows(tuple(reversed(last.items)))
+            shared = cursors.shared_rows(rows.digests, tail.digests)
+            whole = shared > 0
+            rows += Rows(tail.rows[shared:], tail.digests[shared:])
+        is_new = run.horizon_ns is None or instant.ns >= run.horizon_ns
+        partial = 1 if is_new and not whole else 0
+        if partial:
+            self._metrics.instant_not_whole(run.domain)
+            log.warning("an instant holds more rows than can be read", server=run.domain, at=instant.text)
+        await self._apply(run, rows, ends_ns=instant.ns + 1, cursor=instant, partial_instants=partial)
+        return await self._step_past(run, instant)
+
+    async def _step_past(self, run: _Run, instant: Position) -> Position:
+        for step_ns in cursors.STEPS_PAST_NS:
+            asked = Position.at(instant.ns + step_ns)
+            page = await self._fetch(run, asked)
+            if cursors.moved_past(page, instant):
+                run.ready = page
+                return asked
+        raise PeerError(FailureClass.BAD_PAYLOAD, f"the feed does not move past {instant.text}")
+
+    # --- applying
+
+    def _rows(self, items: Sequence[Item]) -> Rows:
+        return read_rows(items, now=self._clock(), indexed=self._schemas.malformed_kinds)
+
+    async def _apply(
+        self,
+        run: _Run,
+        rows: Rows,
+        *,
+        ends_ns: int | None,
+        cursor: Position | None,
+        partial_instants: int = 0,
+    ) -> None:
+        now = self._clock()
+        to_store = cursors.storable(cursor, now=now)
+        if cursor is not None and to_store is None:
+            run.clock_ahead = True
+        behind = cursors.rows_read_before(
+            rows.digests, ends_ns=ends_ns, horizon_ns=run.horizon_ns, seen=run.seen
+        )
+        advance = CursorAdvance(
+            domain=run.domain,
+            cursor=to_store.text if to_store else None,
+            cursor_ns=to_store.ns if to_store else None,
+            seen=_seen_after(run, rows, ends_ns),
+            partial_instants=partial_instants,
+        )
+        run.last_page = rows.digests
+        changes = await self._page_writer.write(rows.rows, advance, behind=behind, now=now)
+        self._metrics.page_applied(run.domain, changes)
+
+
+def _begin(state: FeedState, template: str) -> _Run:
+    stored = None
+    if state.cursor is not None and state.cursor_ns is not None:
+        stored = Position(state.cursor, state.cursor_ns)
+    horizons = [ns for ns in (state.cursor_ns, state.replay_until_ns) if ns is not None]
+    return _Run(
+        domain=state.domain,
+        template=template,
+        stored=stored,
+        horizon_ns=max(horizons, default=None),
+        seen_in_order=state.seen,
+        seen=set(state.seen),
+        row_stands=False,
+    )
+
+
+def _judge(page: Page, asked: Position | None) -> Step:
+    try:
+        return cursors.judge(page, asked)
+    except cursors.CursorWentBackError as error:
+        raise PeerError(FailureClass.BAD_PAYLOAD, str(error)) from error
+
+
+def _next_of(page: Page) -> Position:
+    assert page.next is not None
+    assert page.next_ns is not None
+    return Position(page.next, page.next_ns)
+
+
+def _shows_row(run: _Run, page: Page) -> bool:
+    """Whether the log still holds a row at the stored cursor or past it, or a row of the page applied last."""
+    if run.stored is None or cursors.shows_row_at(page, run.stored.ns):
+        return True
+    return any(digest_of(item) in run.seen for item in page.items)
+
+
+def _seen_after(run: _Run, rows: Rows, ends_ns: int | None) -> tuple[int, ...] | None:
+    """The digests to remember; None leaves the stored ones (no rows, or none past the horizon).
+
+    What the page applied last had beyond this one is kept until it is met: a page boundary may part it.
+    """
+    if not rows.digests or (run.horizon_ns is not None and ends_ns is not None and ends_ns <= run.horizon_ns):
+        return None
+    met = run.seen.intersection(rows.digests)
+    last_met = max((i for i, digest in enumerate(run.seen_in_order) if digest in met), default=None)
+    run.seen_in_order = () if last_met is None else run.seen_in_order[last_met + 1 :]
+    run.seen = set(run.seen_in_order)
+    return rows.digests + run.seen_in_order

@@ -1,0 +1,281 @@
+"""Netting out the records and deletes of one page: what stands under each of its keys when it is done.
+
+Pure. `Netting` starts from the stored heads of the page's keys and takes puts and deletes in log order; what
+it ends with is the end state of those keys. What a delete does to keys outside the page is handed on as
+range sweeps and referred hrefs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from indexer.concrnt.uri import DeleteTarget, Scope, ancestors_of, compose_document
+from indexer.mirror.changes import Mark, RangeSweep, RecordPut, Referred, Retirement, Tombstone
+from indexer.mirror.context import Context, Head
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from indexer.concrnt.documents import Commit
+
+Order = tuple["datetime", str]
+
+
+def target_uri(target: DeleteTarget) -> str:
+    """How a delete's target is stored beside its scope: the canonical key, or the document's `ccfs` URI."""
+    return target.key if target.key is not None else compose_document(target.owner, target.cdid or "")
+
+
+def covering_targets(uri: str) -> tuple[str, ...]:
+    """The delete targets that can cover a canonical key or `ccfs` URI: itself and its ancestors."""
+    return (uri, *ancestors_of(uri)) if uri.startswith("cckv:") else (uri,)
+
+
+@dataclass(slots=True)
+class _Standing:
+    head: Head
+    commit: Commit | None  # None: as it stood before the page
+
+
+@dataclass(slots=True)
+class Netting:
+    """The records of one page's keys while the page is worked through."""
+
+    context: Context
+    source: str
+    _standing: dict[str, _Standing] = field(init=False)
+    _lowered: dict[str, datetime] = field(default_factory=dict)
+    _retired: dict[tuple[str, str], Retirement] = field(default_factory=dict)
+    _tombstones: dict[str, Tombstone] = field(default_factory=dict)
+    _by_target: dict[str, list[Tombstone]] = field(init=False)
+    _sweeps: list[RangeSweep] = field(default_factory=list)
+    _referred: list[Referred] = field(default_factory=list)
+    _keys: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._standing = {key: _Standing(head, None) for key, head in self.context.heads.items()}
+        self._keys = set(self._standing)
+        self._by_target = {}
+        for stone in self.context.tombstones:
+            self._by_target.setdefault(stone.target, []).append(stone)
+
+    # --- records
+
+    def put(self, commit: Commit, *, read_before: bool) -> None:
+        """A record's document arrives (section 3, rules 1–3)."""
+        assert commit.key is not None
+        key = commit.key.key
+        self._keys.add(key)
+        if self._is_retired(key, commit.cdid):
+            return
+        standing = self._standing.get(key)
+        if standing is not None and standing.head.cdid == commit.cdid:
+            self._confirm(standing, commit)
+            return
+        head = self._head(commit)
+        if self._is_barred(head, read_before=read_before):
+            return
+        if standing is None:
+            self._standing[key] = _Standing(head, commit)
+            return
+        settled_by_time = read_before or standing.head.source != self.source
+        if settled_by_time and _order(head) <= _order(standing.head):
+            self._lower(standing, head.created_at)
+            return
+        first = min(standing.head.first_created_at, head.created_at)
+        self._retire(standing.head, None)
+        self._standing[key] = _Standing(replace(head, first_created_at=first), commit)
+
+    def _confirm(self, standing: _Standing, commit: Commit) -> None:
+        """The same document again: the owner's own server becomes its source."""
+        head = standing.head
+        if head.source != self.source and self._is_home_of(head.owner):
+            standing.head = replace(head, source=self.source)
+            standing.commit = commit
+
+    def _is_home_of(self, owner: str) -> bool:
+        return owner == self.source or self.context.homes.get(owner) == self.source
+
+    def _lower(self, standing: _Standing, created_at: datetime) -> None:
+        if created_at < standing.head.first_created_at:
+            standing.head = replace(standing.head, first_created_at=created_at)
+            self._lowered[standing.head.key] = created_at
+
+    def _head(self, commit: Commit) -> Head:
+        assert commit.key is not None
+        return Head(
+            key=commit.key.key,
+            owner=commit.key.owner,
+            schema=commit.schema,
+            href=commit.href,
+            source=self.source,
+            cdid=commit.cdid,
+            created_at=commit.created_at,
+            first_created_at=commit.created_at,
+        )
+
+    # --- memory of what went
+
+    def _is_retired(self, key: str, cdid: str) -> bool:
+        return (key, cdid) in self._retired or (key, cdid) in self.context.retired
+
+    def _retire(self, head: Head, by: Tombstone | None) -> None:
+        deleted_at, deleted_by = (by.created_at, by.cdid) if by else (None, None)
+        self._retired[head.key, head.cdid] = Retirement(head.key, head.cdid, deleted_at, deleted_by)
+
+    def _is_barred(self, head: Head, *, read_before: bool) -> bool:
+        """A delete that covers the key, the document or the reference's href is not older than it.
+
+        Within one feed, past the rows read before, what follows a delete lives whatever its createdAt.
+        """
+        uris = [head.key, compose_document(head.owner, head.cdid)]
+        if head.href is not None:
+            uris.append(head.href)
+            if self._href_was_removed(head):
+                return True
+        for uri in uris:
+            for stone in self._covering(uri):
+                in_log_order = stone.source == self.source and not read_before
+                if not in_log_order and _order(head) <= (stone.created_at, stone.cdid):
+                    return True
+        return False
+
+    def _covering(self, uri: str) -> Iterator[Tombstone]:
+        for target in covering_targets(uri):
+            for stone in self._by_target.get(target, ()):
+                is_target = target == uri
+                if stone.scope is Scope.TREE or is_target is (stone.scope is not Scope.BELOW):
+                    yield stone
+
+    def _href_was_removed(self, head: Head) -> bool:
+        """A reference to a document (by `ccfs`) that a delete took, not older than the reference."""
+        assert head.href is not None
+        removal = self.context.removed_documents.get(head.href.rpartition("/")[2])
+        return head.href.startswith("ccfs:") and removal is not None and _order(head) <= removal
+
+    # --- deletes
+
+    def delete(self, commit: Commit, *, read_before: bool) -> None:
+        """A delete arrives (CIP-4; section 3, rule 3)."""
+        target = commit.target
+        assert target is not None
+        uri = target_uri(target)
+        if target.scope is Scope.KEY:
+            self._keys.add(uri)
+        if commit.cdid in self.context.known_deletes or commit.cdid in self._tombstones:
+            return
+        stone = Tombstone(uri, target.scope, commit.created_at, commit.cdid, commit.author, self.source)
+        self._tombstones[commit.cdid] = stone
+        self._by_target.setdefault(stone.target, []).append(stone)
+        in_log_order = not read_before
+        hrefs = {uri} if target.scope in (Scope.KEY, Scope.DOCUMENT) else set()
+        for head in [standing.head for standing in self._standing.values()]:
+            if _takes(target, head) and self._goes_before(head, stone, in_log_order=in_log_order):
+                self._remove(head, stone)
+                hrefs |= {head.key, compose_document(head.owner, head.cdid)}
+        for head in [standing.head for standing in self._standing.values()]:
+            if head.href is None or not (head.href in hrefs or _covers_href(target, head.href)):
+                continue
+            if self._goes_before(head, stone, in_log_order=in_log_order):
+                self._remove(head, stone)
+        if target.scope in (Scope.BELOW, Scope.TREE):
+            self._sweeps.append(
+                RangeSweep(uri, target.scope is Scope.TREE, stone.created_at, stone.cdid, in_log_order)
+            )
+        self._referred += [
+            Referred(href, stone.created_at, stone.cdid, in_log_order) for href in sorted(hrefs)
+        ]
+
+    def _goes_before(self, head: Head, stone: Tombstone, *, in_log_order: bool) -> bool:
+        """What came before the delete in its own feed goes; of other feeds what is not newer."""
+        return (in_log_order and head.source == self.source) or _order(head) <= (
+            stone.created_at,
+            stone.cdid,
+        )
+
+    def _remove(self, head: Head, stone: Tombstone) -> None:
+        self._retire(head, stone)
+        del self._standing[head.key]
+        self._lowered.pop(head.key, None)
+
+    # --- the end state
+
+    @property
+    def keys(self) -> list[str]:
+        """Every key whose end state is decided here; sweeps leave them alone."""
+        return sorted(self._keys)
+
+    def puts(self) -> list[RecordPut]:
+        """The documents that the page leaves under its keys."""
+        return [
+            _record(standing.head, standing.commit)
+            for standing in self._standing.values()
+            if standing.commit is not None
+        ]
+
+    def removed_keys(self) -> list[str]:
+        """Keys that had a document before the page and have none after it."""
+        return [key for key in self.context.heads if key not in self._standing]
+
+    def lowered(self) -> dict[str, datetime]:
+        """Earlier createdAt values of keys whose document the page leaves as it is."""
+        return {
+            key: created_at
+            for key, created_at in self._lowered.items()
+            if (standing := self._standing.get(key)) is not None and standing.commit is None
+        }
+
+    def memory(self) -> tuple[list[Retirement], list[Tombstone]]:
+        """The documents that went, and the deletes."""
+        return list(self._retired.values()), list(self._tombstones.values())
+
+    def sweeps(self) -> tuple[list[RangeSweep], list[Referred]]:
+        """What the deletes ask of keys outside the page."""
+        return self._sweeps, self._referred
+
+    def marks(self, indexed: frozenset[str]) -> list[Mark]:
+        """The page's keys whose search document may differ after it."""
+        marks = []
+        lowered = self.lowered()
+        for key in self._keys:
+            before = self.context.heads.get(key)
+            standing = self._standing.get(key)
+            changed = standing is None or standing.commit is not None or key in lowered
+            if not changed or (before is None and standing is None):
+                continue
+            former = before.schema if before is not None and before.schema in indexed else None
+            if former is not None or (standing is not None and standing.head.schema in indexed):
+                marks.append(Mark(key, former))
+        return marks
+
+
+def _order(head: Head) -> Order:
+    return head.created_at, head.cdid
+
+
+def _takes(target: DeleteTarget, head: Head) -> bool:
+    return target.covers(head.key) or target.covers_document(head.owner, head.cdid)
+
+
+def _covers_href(target: DeleteTarget, href: str) -> bool:
+    return href.startswith("cckv:") and target.covers(href)
+
+
+def _record(head: Head, commit: Commit) -> RecordPut:
+    assert commit.key is not None
+    assert commit.key.parent is not None
+    return RecordPut(
+        key=head.key,
+        owner=head.owner,
+        author=commit.author,
+        schema=head.schema,
+        parent=commit.key.parent,
+        href=head.href,
+        source=head.source,
+        cdid=head.cdid,
+        created_at=head.created_at,
+        first_created_at=head.first_created_at,
+        signed=commit.signed,
+    )

@@ -1,0 +1,101 @@
+"""A naive model of one feed: commits one at a time over plain dictionaries, after section 3 of behaviour.md.
+
+It shares no code with planning: documents are read with `json`, keys are compared as lists of steps.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from urllib.parse import unquote
+
+from indexer.simulation.signing import cdid_of
+
+
+@dataclass
+class Held:
+    """A live record."""
+
+    cdid: str
+    created_at: datetime
+    first_created_at: datetime
+    value: Any
+
+
+def steps_of(uri: str) -> tuple[str, ...]:
+    """A key as its owner and decoded steps."""
+    owner, *steps = uri.removeprefix("cckv://").split("/")
+    return (owner.partition("@")[0], *[unquote(step) for step in steps])
+
+
+@dataclass
+class NaiveFeed:
+    """What one server's feed, read once from its start, makes of the mirror."""
+
+    records: dict[tuple[str, ...], Held] = field(default_factory=dict)
+    gone: set[tuple[tuple[str, ...], str]] = field(default_factory=set)
+    deletes: set[str] = field(default_factory=set)
+    acks: dict[tuple[str, str, str], tuple[datetime, bool]] = field(default_factory=dict)
+
+    def take(self, commit: bytes) -> None:
+        """Take one commit of the feed."""
+        text = json.loads(commit)["document"]
+        document = json.loads(text)
+        cdid = cdid_of(text, document["createdAt"])
+        created_at = datetime.fromisoformat(document["createdAt"])
+        if document["kind"] == "record":
+            self._put(document, cdid, created_at)
+        elif document["kind"] == "delete" and cdid not in self.deletes:
+            self.deletes.add(cdid)
+            self._delete(document["value"])
+        elif document["kind"] in ("ack", "unack", "acked", "unacked"):
+            self._ack(document, created_at)
+
+    def _put(self, document: dict[str, Any], cdid: str, created_at: datetime) -> None:
+        key = steps_of(document["key"])
+        if (key, cdid) in self.gone:
+            return
+        held = self.records.get(key)
+        if held is None:
+            self.records[key] = Held(cdid, created_at, created_at, document["value"])
+        elif held.cdid != cdid:
+            self.gone.add((key, held.cdid))
+            first = min(held.first_created_at, created_at)
+            self.records[key] = Held(cdid, created_at, first, document["value"])
+
+    def _delete(self, target: str) -> None:
+        removed = [key for key, held in self.records.items() if _covers(target, key, held)]
+        hrefs = {f"cckv://{'/'.join(key)}" for key in removed}
+        hrefs |= {f"ccfs://{key[0]}/concrnt/{self.records[key].cdid}" for key in removed}
+        for key in removed:
+            self._drop(key)
+        for key, held in list(self.records.items()):
+            href = held.value.get("href") if isinstance(held.value, dict) else None
+            if href is None:
+                continue
+            covered = href.startswith("cckv:") and _covers(target, steps_of(href), None)
+            if href in hrefs or href == target or covered:
+                self._drop(key)
+
+    def _drop(self, key: tuple[str, ...]) -> None:
+        self.gone.add((key, self.records.pop(key).cdid))
+
+    def _ack(self, document: dict[str, Any], created_at: datetime) -> None:
+        pair = (document["author"], document["associate"].removeprefix("cckv://"), document["schema"])
+        if pair not in self.acks or created_at > self.acks[pair][0]:
+            self.acks[pair] = (created_at, document["kind"] in ("ack", "acked"))
+
+
+def _covers(target: str, key: tuple[str, ...], held: Held | None) -> bool:
+    if target.startswith("ccfs://"):
+        owner, _, cdid = target.removeprefix("ccfs://").split("/")
+        return held is not None and key[0] == owner and held.cdid == cdid
+    if target.endswith("/*"):
+        base = steps_of(target[:-2])
+        return len(key) > len(base) and key[: len(base)] == base
+    if target.endswith("*"):
+        base = steps_of(target[:-1])
+        return key[: len(base)] == base
+    return key == steps_of(target)
