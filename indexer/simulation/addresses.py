@@ -12,6 +12,7 @@ Path = tuple[str, ...]
 
 RECORD = "cckv"
 DOCUMENT = "ccfs"
+_SPELLINGS = {ord(letter): quote(letter, safe="") for letter in "/%?#"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,7 @@ class Address:
 
 def spell_step(step: str) -> str:
     """Encode what would change the meaning of a path."""
-    for letter in "%/?#":
-        step = step.replace(letter, quote(letter, safe=""))
-    return step
+    return step.translate(_SPELLINGS)
 
 
 def read_address(text: object) -> Address | None:
@@ -54,7 +53,7 @@ def read_address(text: object) -> Address | None:
     if not mark or scheme not in (RECORD, DOCUMENT) or not authority:
         return None
     owner, _, hint = authority.partition("@") if not authority.startswith("@") else (authority, "", "")
-    path = tuple(unquote(step) for step in steps)
+    path = tuple(map(unquote, steps)) if "%" in rest else tuple(steps)
     return Address(scheme, owner, () if path == ("",) else path, hint)
 
 

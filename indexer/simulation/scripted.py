@@ -203,7 +203,7 @@ def acked(
     fields = _ack_fields(kind, followee, created_at, schema, None)
     embedded = document_text(_document(author, **{**fields, "kind": kind.removesuffix("ed")}))
     proof = embedding_proof(embedded, _proof(embedded, author))
-    return commit_bytes(document_text(_document(author, **fields)), proof)
+    return commit_bytes(document_text(_document(author, key="", **fields)), proof)
 
 
 def entity(author: Author, domain: str, *, created_at: str = CREATED_AT, alias: str | None = None) -> bytes:

@@ -93,6 +93,17 @@ class SimulatedServer:
         for commit in commits:
             self.log.add(receipt_ns, commit, hidden=hidden)
 
+    def current_records(self, owner: str | None = None) -> list[Held]:
+        """Return the records that anyone may read now, of one owner or of all."""
+        return [held for held in self.state.catch_up().records(owner) if not self._is_dangling(held)]
+
+    def _is_dangling(self, held: Held) -> bool:
+        """Tell whether a record is a reference to a post that its own server has deleted."""
+        target = read_address(held.href)
+        return target is not None and any(
+            relay.state.catch_up().has_deleted(target.owner, target.path) for relay in self.relays
+        )
+
     # -- what was asked ----------------------------------------------------------------------------
 
     def requests_to(self, endpoint: Endpoint) -> list[Request]:
@@ -198,9 +209,10 @@ class SimulatedServer:
         state = self.state.catch_up()
         if address.scheme == DOCUMENT:
             return _signed(state.document(address.owner, address.cdid or ""))
-        owner = self._person_of(address.owner)
-        held = state.record(owner, address.path)
-        if held is not None and held.schema == REFERENCE:
+        held = state.record(self._person_of(address.owner), address.path)
+        if held is None or self._is_dangling(held):
+            return None
+        if held.schema == REFERENCE:
             path = str(self.endpoints["net.concrnt.core.resolve"]).partition("{")[0]
             return Reply(302, b"", {"location": f"{path}{quote(held.href, safe='')}"})
         return _signed(held)
@@ -220,7 +232,7 @@ class SimulatedServer:
         query = request.query
         prefix, parent = read_address(query.get("prefix")), read_address(query.get("parent"))
         narrowed = prefix or parent
-        held = self.state.catch_up().records(narrowed.owner if narrowed is not None else None)
+        held = self.current_records(narrowed.owner if narrowed is not None else None)
         if prefix is not None:
             held = [one for one in held if one.key.startswith(prefix.key)]
         if parent is not None:

@@ -52,6 +52,7 @@ class ServerState:
         self._entities: dict[str, Held] = {}
         self._aliases: dict[str, str] = {}
         self._associations: defaultdict[Key, list[Held]] = defaultdict(list)
+        self._gone: set[Key] = set()
         self._referrers: defaultdict[str, defaultdict[Path, set[Key]]] = defaultdict(lambda: defaultdict(set))
 
     def catch_up(self) -> "ServerState":
@@ -86,6 +87,10 @@ class ServerState:
         chosen = [self._records.get(owner, {})] if owner is not None else list(self._records.values())
         return [held for records in chosen for held in records.values() if not held.hidden]
 
+    def has_deleted(self, owner: str, path: Path) -> bool:
+        """Tell whether what lay under a key was deleted here; references to it elsewhere go with it."""
+        return (owner, path) in self._gone
+
     def associations(self, owner: str, path: Path) -> list[Held]:
         """Return the associations of the document under a key."""
         return [held for held in self._associations.get((owner, path), ()) if not held.hidden]
@@ -113,6 +118,7 @@ class ServerState:
         held = commit.held(key=address.key)
         self._drop_referrer((address.owner, address.path))
         self._records[address.owner][address.path] = held
+        self._gone.discard((address.owner, address.path))
         self._documents[address.owner, held.cdid] = held
         target = read_address(held.href)
         if target is not None:
@@ -170,6 +176,7 @@ class ServerState:
         held = self._records[owner].pop(path, None)
         if held is None:
             return
+        self._gone.add(key)
         self._forget_document(owner, held)
         self._associations.pop(key, None)
         if held.href:
