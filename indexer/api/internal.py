@@ -59,7 +59,7 @@ def make_internal_app(
         redirect_slashes=False,
     )
     readiness = Readiness(checks, seconds=check_seconds)
-    page = HTMLResponse(_render_page(version))
+    page = _render_page(version)
 
     async def scrape(_request: Request) -> Response:
         snapshot = await _snapshot(source, engine, scrape_seconds)
@@ -73,7 +73,7 @@ def make_internal_app(
         return JsonAnswer({"status": status, "missing": missing}, status_code=503 if missing else 200)
 
     async def root(_request: Request) -> Response:
-        return page
+        return HTMLResponse(page)
 
     for path, handler in (("/", root), ("/metrics", scrape), ("/health", answer_health), ("/ready", ready)):
         app.add_api_route(path, handler, methods=["GET"])

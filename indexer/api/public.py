@@ -8,6 +8,7 @@ documentation page is HTML, and it needs nothing from elsewhere.
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import msgspec
 from fastapi import FastAPI, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -141,15 +142,15 @@ async def answer_health(_request: Request) -> Response:
 
 
 def _add_documentation(app: FastAPI) -> None:
-    document = JsonAnswer(app.openapi())
-    rendered = render_documentation(app.openapi())
-    page = HTMLResponse(rendered.html, headers=dict(rendered.headers))
+    # Rendered once, but never one response for all: middleware writes into the headers of what passes.
+    document = msgspec.json.encode(app.openapi())
+    page = render_documentation(app.openapi())
 
     async def openapi(_request: Request) -> Response:
-        return document
+        return Response(document, media_type="application/json")
 
     async def docs(_request: Request) -> Response:
-        return page
+        return HTMLResponse(page.html, headers=dict(page.headers))
 
     async def root(_request: Request) -> Response:
         return RedirectResponse("docs")  # relative, so that it survives a proxy that serves us below a path
