@@ -2,26 +2,13 @@
 
 import json
 import sys
-from collections.abc import Coroutine
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _PIPED_WIDTH = 120
-
-T = TypeVar("T")
-
-
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run the asynchronous part of a command on the event loop that `up` uses."""
-    import asyncio  # noqa: PLC0415 - `--help` does without both
-
-    import uvloop  # noqa: PLC0415
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(work)
 
 
 def print_json(value: object) -> None:

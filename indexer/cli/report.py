@@ -1,7 +1,7 @@
 """`stats` and `servers`: what a running or stopped indexer knows, for people and for programs."""
 
 from indexer.cli.options import AsJSON, ConfigFile, load_settings
-from indexer.cli.output import console, print_json, run
+from indexer.cli.output import console, print_json
 
 
 def stats(file: ConfigFile = None, *, as_json: AsJSON = False) -> None:
@@ -11,6 +11,7 @@ def stats(file: ConfigFile = None, *, as_json: AsJSON = False) -> None:
     """
     settings = load_settings(file)
     from indexer import app  # noqa: PLC0415 - `--help` does without it
+    from indexer.cli.running import run  # noqa: PLC0415
 
     statistics = run(app.fetch_statistics(settings))
     if as_json:
@@ -28,6 +29,7 @@ def servers(file: ConfigFile = None, *, as_json: AsJSON = False) -> None:
     """
     settings = load_settings(file)
     from indexer import app  # noqa: PLC0415
+    from indexer.cli.running import run  # noqa: PLC0415
 
     rows = run(app.fetch_servers(settings))
     if as_json:

@@ -3,7 +3,6 @@
 import typer
 
 from indexer.cli.options import ConfigFile, load_settings
-from indexer.cli.output import run
 
 
 def up(file: ConfigFile = None) -> None:
@@ -13,8 +12,9 @@ def up(file: ConfigFile = None) -> None:
     """
     settings = load_settings(file)
     from indexer import app  # noqa: PLC0415 - `--help` does without it
+    from indexer.cli.running import run_until_stopped  # noqa: PLC0415
 
-    run(app.run_up(settings))
+    run_until_stopped(app.run_up(settings))
 
 
 def migrate(file: ConfigFile = None) -> None:
@@ -24,6 +24,7 @@ def migrate(file: ConfigFile = None) -> None:
     """
     settings = load_settings(file)
     from indexer import app  # noqa: PLC0415
+    from indexer.cli.running import run  # noqa: PLC0415
 
     applied = run(app.run_migrate(settings))
     for name in applied:

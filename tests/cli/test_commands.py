@@ -1,7 +1,10 @@
 """Commands: what they print, where, and how they exit."""
 
+import asyncio
 import errno
 import json
+import signal
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +15,7 @@ import pytest
 from indexer.config import Settings
 from indexer.config.catalogue import keys
 from indexer.errors import ExpectedError
+from indexer.progress import ProgressSnapshot
 from tests.cli.conftest import Command
 
 STATISTICS = {
@@ -207,6 +211,53 @@ def test_migrate_names_what_it_applied(command: Command, app: ModuleType) -> Non
     app.run_migrate = run_migrate  # type: ignore[attr-defined]
     assert command("migrate").out == "applied 0001_start\napplied 0002_more\n"
     assert command("migrate").out == "the schema is up to date\n"
+
+
+def test_up_runs_until_a_signal_comes(command: Command, app: ModuleType) -> None:
+    """Its work is cancelled, may tidy up, and the exit code is 0."""
+    tidied = []
+
+    async def run_up(_: Settings) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            tidied.append(True)
+
+    app.run_up = run_up  # type: ignore[attr-defined]
+    ended = command("up")
+    assert (ended.code, ended.out, ended.err) == (0, "", "")
+    assert tidied == [True]
+
+
+def test_demo_hands_on_its_options_and_shows_what_it_is_told(command: Command, app: ModuleType) -> None:
+    """Until it ends or a signal comes."""
+    told: dict[str, Any] = {}
+
+    async def run_demo(
+        settings: Settings, *, show: Callable[[ProgressSnapshot], None], **options: Any
+    ) -> None:
+        told.update(options, layer=settings.crawl.layer)
+        show(
+            ProgressSnapshot(
+                servers=2,
+                servers_caught_up=2,
+                pages=1,
+                commits=50,
+                commits_per_second=50.0,
+                queue_depth=0,
+                seconds_left=0.0,
+                caught_up=True,
+                api_url="http://localhost:8080",
+            )
+        )
+
+    app.run_demo = run_demo  # type: ignore[attr-defined]
+    ended = command("demo", "--servers=2", "--commits=50", "--seed=x", "--rate=0.5")
+    assert ended.code == 0
+    assert told == {"servers": 2, "commits": 50, "seed": "x", "rate": 0.5, "layer": "concrnt-mainnet"}
+    assert "50 commits" in ended.out
+    assert "http://localhost:8080/docs" in ended.out
 
 
 @pytest.mark.parametrize(
