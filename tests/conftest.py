@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -24,11 +26,23 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="session")
-def postgres_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The maintenance database of this test process's own embedded server."""
-    server = start_embedded(tmp_path_factory.mktemp("postgres"), database="maintenance")
-    yield server.dsn
-    server.stop()
+def postgres_dsn() -> Iterator[str]:
+    """The maintenance database of this test process's own embedded server.
+
+    Not under pytest's own temporary folder: run as root, the server is another user, and each test run closes
+    that folder to others, also while another run is at work in it.
+    """
+    with tempfile.TemporaryDirectory(prefix="concrnt-indexer-tests-") as folder:
+        server = start_embedded(Path(folder), database="maintenance")
+        yield server.dsn
+        server.stop()
+
+
+@pytest.fixture
+def data_dir() -> Iterator[Path]:
+    """A folder for an embedded server of the test's own."""
+    with tempfile.TemporaryDirectory(prefix="concrnt-indexer-tests-") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

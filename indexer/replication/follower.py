@@ -297,7 +297,7 @@ def _shows_row(run: _Run, page: Page) -> bool:
 
 
 def _seen_after(run: _Run, rows: Rows, ends_ns: int | None) -> tuple[int, ...] | None:
-    """The digests to remember; None leaves the stored ones (no rows, or none past the horizon).
+    """The digests to remember; None leaves the stored ones: no rows, or none past the horizon.
 
     What the page applied last had beyond this one is kept until it is met: a page boundary may part it.
     """
