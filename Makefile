@@ -44,7 +44,7 @@ format: venv ## Format the code and mend what the linter can
 bench: venv ## Measure a backfill from start to searchable
 	@$(BIN)/python -m bench.backfill $(ARGS)
 
-lock: venv ## Resolve the dependencies again into requirements.lock
+lock: venv ## Resolve the dependencies again (ARGS=--upgrade for newer ones)
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-emit-index-url --no-emit-find-links --extra dev --output-file requirements.lock pyproject.toml $(ARGS)
 
