@@ -109,7 +109,7 @@ class Activity:
     def surface_late(self, at_ns: int) -> Iterator[NewCommit]:
         """Let somebody's post surface behind the end of a log; gives nothing when nobody is fit for it.
 
-        Fit is who wrote nothing since, and the post stays off timelines: so no delete of what it touches comes
+        Fit is who wrote nothing since, and the post stays off timelines: no delete of what it touches comes
         after it in the log but was written before it.
         """
         self._at_ms = at_ns // NANOSECONDS_PER_MILLISECOND
