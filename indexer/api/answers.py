@@ -3,13 +3,11 @@
 from typing import Any
 
 import msgspec
-from starlette.responses import Response
+from starlette.responses import JSONResponse
 
 
-class JsonAnswer(Response):
+class JsonAnswer(JSONResponse):
     """A response whose content is encoded by msgspec; takes dicts, lists, dataclasses and datetimes."""
-
-    media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
         """Encode ``content``."""

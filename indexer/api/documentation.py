@@ -116,7 +116,7 @@ def _parameter(given: Mapping[str, Any]) -> _Parameter:
     return _Parameter(
         name=given["name"],
         description=given["description"],
-        type=schema.get("type", "string"),
+        type=schema["type"] if isinstance(schema["type"], str) else schema["type"][0],
         default=str(schema.get("default", "")),
         choices=tuple(schema.get("enum", ())),
         placeholder=str(given["example"]),

@@ -57,13 +57,18 @@ _NEWEST: Final = SortOrder("createdAt", descending=True)
 _ACTIVITY_NOTE: Final = (
     "Sort by `activityScore` for the most active first; what has no activity figures yet comes last."
 )
+_VIEWER_NOTE: Final = (
+    "Ranking for a `viewer` (a CCID: by what the people whom this person follows did lately) is not built "
+    "yet: a well-formed one is answered with 501."
+)
 
 SEARCH_KINDS: Final = (
     SearchKind(
         name="users",
         index=USERS,
         summary="Search people",
-        description=f"Profiles, subprofiles included, by name, description, CCID or key. {_ACTIVITY_NOTE}",
+        description="Profiles, subprofiles included, by name, description, CCID or key. "
+        f"{_ACTIVITY_NOTE}\n\n{_VIEWER_NOTE}",
         filters=(
             _SOURCE_SERVER,
             FilterParameter("owner", "Only the profiles of this person (CCID).", examples.PERSON),
@@ -77,7 +82,8 @@ SEARCH_KINDS: Final = (
         name="communities",
         index=COMMUNITIES,
         summary="Search communities",
-        description=f"Communities that servers own, by name, description or key. {_ACTIVITY_NOTE}",
+        description="Communities that servers own, by name, description or key. "
+        f"{_ACTIVITY_NOTE}\n\n{_VIEWER_NOTE}",
         filters=(
             _SOURCE_SERVER,
             FilterParameter("owner", "Only the communities of this server (FQDN).", examples.FQDN),

@@ -25,7 +25,7 @@ MAX_BODY_BYTES = 1024 * 1024
 
 _GZIP_MINIMUM_BYTES = 1_000
 _GZIP_LEVEL = 5  # the default of 9 costs three times as much for two percent
-_ALLOW_METHODS = "GET, HEAD, POST, OPTIONS"
+_ANY_METHODS = "GET, HEAD, POST, OPTIONS"
 OPEN_HEADERS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Expose-Headers": "Allow, ETag, Retry-After",
@@ -77,9 +77,10 @@ class Observe:
 
 
 class OpenToBrowsers:
-    """CORS for any origin, on every answer, errors included; OPTIONS is answered here.
+    """CORS for any origin, on every answer, errors included.
 
-    Starlette's own leaves the headers out when the request names no origin and on unexpected errors.
+    Starlette's own leaves the headers out when the request names no origin and on unexpected errors. OPTIONS
+    asks which methods a path has; routing knows, and says so in what would be a 405.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -97,16 +98,36 @@ class OpenToBrowsers:
             await send(message)
 
         if scope["method"] == "OPTIONS":
-            await _answer_options(opened)
+            await _answer_options(self.app, scope, receive, opened)
         else:
             await self.app(scope, receive, opened)
 
 
-async def _answer_options(send: Send) -> None:
+async def _answer_options(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Ask the application, and turn its refusal of the method into the answer."""
+    # A browser that asks first must be allowed to go on and see the 404 itself.
+    preflight = "access-control-request-method" in Headers(scope=scope)
+    answered = False
+
+    async def turned(message: Message) -> None:
+        nonlocal answered
+        if message["type"] == "http.response.start":
+            answered = message["status"] == 405 or (message["status"] == 404 and preflight)
+            if answered:
+                await _allow(Headers(scope=message).get("allow"), send)
+                return
+        if not answered:
+            await send(message)
+
+    await app(scope, receive, turned)
+
+
+async def _allow(methods: str | None, send: Send) -> None:
+    allowed = methods or _ANY_METHODS
     headers = MutableHeaders(
         {
-            "Allow": _ALLOW_METHODS,
-            "Access-Control-Allow-Methods": _ALLOW_METHODS,
+            "Allow": allowed,
+            "Access-Control-Allow-Methods": allowed,
             "Access-Control-Allow-Headers": "*",
             "Access-Control-Max-Age": "86400",
         }

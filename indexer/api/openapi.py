@@ -33,6 +33,10 @@ _ERRORS: Final = {
 }
 
 
+# A number is meant; that anything else is taken for the default is part of the contract, so it is said.
+_LENIENT_INTEGER: Final = ["integer", "string"]
+
+
 def describe_success(model: type[BaseModel], description: str, example: Mapping[str, Any]) -> dict[str, Any]:
     """The 200 of an operation."""
     return {
@@ -73,7 +77,7 @@ def search_responses(kind: SearchKind) -> dict[int | str, dict[str, Any]]:
 
 def search_parameters(kind: SearchKind) -> list[dict[str, Any]]:
     """Every parameter of a search."""
-    parameters = [
+    return [
         _parameter(
             "q",
             "What to look for; empty finds everything. All words count, the last one also as a beginning. "
@@ -84,13 +88,13 @@ def search_parameters(kind: SearchKind) -> list[dict[str, Any]]:
         _parameter(
             "limit",
             f"How many hits to answer, brought into 1–{MAX_LIMIT}. What is no number means {DEFAULT_LIMIT}.",
-            {"type": "integer", "default": DEFAULT_LIMIT},
+            {"type": _LENIENT_INTEGER, "default": DEFAULT_LIMIT},
             DEFAULT_LIMIT,
         ),
         _parameter(
             "offset",
             "How many hits to pass over. Negative or no number means 0; past the deepest page is nothing.",
-            {"type": "integer", "default": 0},
+            {"type": _LENIENT_INTEGER, "default": 0},
             0,
         ),
         *(
@@ -99,17 +103,6 @@ def search_parameters(kind: SearchKind) -> list[dict[str, Any]]:
         ),
         _sort_parameter(kind),
     ]
-    if kind.viewer:
-        parameters.append(
-            _parameter(
-                "viewer",
-                "A CCID: ranks by what the people whom this person follows did lately. Not with `sort`. "
-                "**Not built yet**: a well-formed CCID is answered with 501.",
-                {"type": "string", "pattern": "^(con[0-9A-Za-z]{39})?$"},
-                examples.PERSON,
-            )
-        )
-    return parameters
 
 
 def _sort_parameter(kind: SearchKind) -> dict[str, Any]:
@@ -120,7 +113,7 @@ def _sort_parameter(kind: SearchKind) -> dict[str, Any]:
         "sort",
         "The order among equally good matches: `field`, `field:asc` or `field:desc`; the direction left out "
         "is `desc`. What lacks the field comes last.",
-        {"type": "string", "enum": accepted, "default": order},
+        {"type": "string", "enum": [*accepted, ""], "default": order},
         order,
     )
 
