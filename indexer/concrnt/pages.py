@@ -18,7 +18,7 @@ from indexer.concrnt.times import MalformedTime, parse_instant
 __all__ = ["MAX_ROWS", "BadPayload", "Item", "Page", "decode_page"]
 
 Item = bytes
-"""One row as it came: JSON text (UTF-8; bytes that were none are U+FFFD)."""
+"""One row as it came: JSON text, in bytes that should be UTF-8."""
 
 MAX_ROWS: Final = 10_000
 """Servers hold 100 rows a page; what sends a hundred times that sends no page."""

@@ -110,6 +110,8 @@ def _read_fast(raw: str | bytes) -> Row | None:
         if not row.document or nesting_exceeds(row.document, MAX_NESTING):
             return None
         fields = _DOCUMENT.decode(row.document)
+        if not fields.kind:
+            return None
         signed = raw if isinstance(raw, str) else raw.decode()
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
