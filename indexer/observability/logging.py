@@ -12,7 +12,8 @@ characters are shown as escapes, so that no document can move the cursor or forg
 import json
 import logging
 import sys
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from itertools import islice
 from typing import Any, Literal, TextIO
 
 import structlog
@@ -28,6 +29,7 @@ MAX_VALUE_CHARACTERS = 500
 _MAX_TRACEBACK_CHARACTERS = 10_000
 _MAX_ITEMS = 50
 _MAX_DEPTH = 3
+_LARGEST = 1e300
 # Made by structlog and the standard library for the processors that come later, not for the reader.
 _RESERVED = frozenset({"exc_info", "stack_info", "_record", "_from_structlog", "positional_args"})
 # They tell every request and start at INFO; requests are metrics here, and starts are told by ourselves.
@@ -85,18 +87,23 @@ def cut_values(_logger: WrappedLogger, _method: str, event: EventDict) -> EventD
 
 
 def _tame(value: object, depth: int) -> object:
-    if isinstance(value, str):
-        return _cut(value, MAX_VALUE_CHARACTERS)
-    if value is None or isinstance(value, bool | int | float):
-        return value
+    if isinstance(value, int | float):
+        # NaN, infinities and integers of thousands of digits have no place in JSON.
+        return value if -_LARGEST <= value <= _LARGEST else "a number out of range"
     if isinstance(value, bytes):
-        return _cut(repr(value[: MAX_VALUE_CHARACTERS + 1]), MAX_VALUE_CHARACTERS)
-    if depth > 0 and isinstance(value, Mapping):
-        items = list(value.items())[:_MAX_ITEMS]
-        return {_cut(str(key), MAX_VALUE_CHARACTERS): _tame(item, depth - 1) for key, item in items}
-    if depth > 0 and isinstance(value, Sequence | set | frozenset):
-        return [_tame(item, depth - 1) for item in list(value)[:_MAX_ITEMS]]
-    return _cut(str(value), MAX_VALUE_CHARACTERS)
+        value = repr(value[: MAX_VALUE_CHARACTERS + 1])
+    if isinstance(value, Mapping | list | tuple | set | frozenset):
+        return _tame_container(value, depth) if depth > 0 else "…"
+    return value if value is None else _cut(str(value), MAX_VALUE_CHARACTERS)
+
+
+def _tame_container(value: Mapping[Any, Any] | Iterable[object], depth: int) -> object:
+    if isinstance(value, Mapping):
+        return {
+            _cut(str(key), MAX_VALUE_CHARACTERS): _tame(item, depth - 1)
+            for key, item in islice(value.items(), _MAX_ITEMS)
+        }
+    return [_tame(item, depth - 1) for item in islice(value, _MAX_ITEMS)]
 
 
 def _cut(text: str, limit: int) -> str:

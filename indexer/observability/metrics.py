@@ -123,6 +123,11 @@ class Metrics:
         self.replication_rejected = self._counter(
             "crawler_replication_rejected_total", "Commits that trust refused.", "server", "reason"
         )
+        self.replication_partial_instants = self._counter(
+            "indexer_replication_partial_instants_total",
+            "Instants of a feed that hold more rows than can be read.",
+            "server",
+        )
         self.crawl_runs = self._counter(
             "crawler_crawl_runs_total", "Rounds over all servers: ok or error.", "result"
         )
@@ -222,6 +227,7 @@ class Metrics:
             self.replication_commits,
             self.replication_malformed,
             self.replication_rejected,
+            self.replication_partial_instants,
             self.server_crawls,
         ):
             _forget(counter, "server", known)
