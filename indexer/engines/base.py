@@ -95,6 +95,15 @@ class SearchRequest:
     limit: int = 20
 
 
+def check_fields(definition: IndexDefinition, request: SearchRequest) -> None:
+    """Raise ValueError when a request filters or sorts by what its index does not."""
+    for name in request.filters:
+        if name not in definition.filterable:
+            raise ValueError(f"{definition.uid} has no filter {name!r}")
+    if request.sort is not None and request.sort.field not in definition.sortable:
+        raise ValueError(f"{definition.uid} has no order {request.sort.field!r}")
+
+
 @dataclass(frozen=True, slots=True)
 class SearchResult:
     """A page of hits, and how many there are in all (exact, but never above ``max_total_hits``)."""

@@ -22,6 +22,7 @@ from indexer.engines.base import (
     IndexStatistics,
     SearchResult,
     WriteResult,
+    check_fields,
 )
 from indexer.engines.postgres.errors import unavailable_when_away
 from indexer.engines.postgres.paging import Page, find_page
@@ -119,6 +120,7 @@ class PostgresEngine:
         """
         started = self._monotonic()
         table = self._table(request.index)
+        check_fields(table.definition, request)
         query = parse_query(request.query)
         page = Page([], 0)
         if (query.terms or query.is_blank) and all(map(_is_storable, request.filters.values())):
