@@ -144,7 +144,7 @@ class PeerClient:
         """Ask a server.
 
         Args:
-            fqdn: its canonical name.
+            fqdn: its name.
             path_and_query: visible ASCII that begins with ``/``; sent as it is.
 
         Returns:
@@ -152,9 +152,10 @@ class PeerClient:
 
         Raises:
             PeerError: everything else that a server or the way to it can do.
-            ValueError: ``path_and_query`` is none.
+            ValueError: ``fqdn`` is no server's name, or ``path_and_query`` none.
 
         """
+        fqdn = canonical_fqdn(fqdn)
         if _TARGET.fullmatch(path_and_query) is None:
             raise ValueError("not a path and query")
         started = time.perf_counter()
@@ -280,7 +281,7 @@ def _origin(name: str, url: str) -> httpx.URL:
 def _redirect_target(peer: _Peer, target: str, response: httpx.Response) -> str:
     """Return the path and query that a redirect leads to, as long as it stays on the same host."""
     status = response.status_code
-    location = response.headers.get("location", "")
+    location: str = response.extensions["location"]
     if len(location) > _MAX_LOCATION_CHARACTERS:
         raise PeerError(FailureClass.REDIRECT, "to a very long URL", status=status)
     try:

@@ -37,11 +37,13 @@ class _Transport(httpx.AsyncBaseTransport):
                 extensions=request.extensions,
             )
         )
+        # httpx reads a redirect's Location even when it follows none, and raises over one that is no URL.
+        location = [value for name, value in response.headers if name.lower() == b"location"]
         return httpx.Response(
             response.status,
-            headers=response.headers,
+            headers=[header for header in response.headers if header[0].lower() != b"location"],
             stream=_Stream(response),
-            extensions=response.extensions,
+            extensions={**response.extensions, "location": b"".join(location[:1]).decode("utf-8", "replace")},
         )
 
     async def aclose(self) -> None:
@@ -67,7 +69,8 @@ def make_http_client(
     """Make a client that dials through ``network``, reads no environment and sets no time limits.
 
     Requests carry what they ask for, byte for byte, in ``extensions["target"]``: httpx would spell it its own
-    way. The caller bounds a request as a whole; httpx only knows the gaps within one.
+    way. Answers carry a redirect's Location, which is a stranger's text, in ``extensions["location"]``.
+    The caller bounds a request as a whole; httpx only knows the gaps within one.
     """
     pool = httpcore.AsyncConnectionPool(
         ssl_context=context,
