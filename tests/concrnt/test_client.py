@@ -25,6 +25,7 @@ from indexer.concrnt.client import (
     parse_retry_after,
     user_agent,
 )
+from indexer.concrnt.identifiers import MalformedName
 
 pytestmark = pytest.mark.anyio
 
@@ -235,6 +236,16 @@ async def test_what_is_no_path_is_our_own_mistake(path: str) -> None:
     async with make_client() as client:
         with pytest.raises(ValueError, match="not a path"):
             await client.get("alpha.example", path)
+
+
+@pytest.mark.parametrize("host", ["", "127.0.0.1", "localhost", "a.example:80", "u@a.example", "a.example/x"])
+async def test_what_is_no_servers_name_is_our_own_mistake(host: str) -> None:
+    """Nothing is looked up or dialled for it."""
+    network = Redirected(0)
+    async with make_client(network=network) as client:
+        with pytest.raises(MalformedName):
+            await client.get(host, "/")
+    assert network.dialled == []
 
 
 @pytest.mark.parametrize(
