@@ -26,6 +26,7 @@ from indexer.api.middleware import MAX_URL_BYTES, OPEN_HEADERS
 from indexer.api.parameters import percent_encode_high_bytes
 
 _GRACE_SECONDS = 5
+_LINGER_SECONDS = 2.0
 _MAX_HEAD_BYTES = MAX_URL_BYTES + 64 * 1024
 _LISTEN = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]]*)):(?P<port>[0-9]{1,5})")
 
@@ -157,13 +158,27 @@ class _Protocol(HttpToolsProtocol):
 
     def __init__(self, *args: object, **options: object) -> None:
         super().__init__(*args, **options)  # type: ignore[arg-type]
+        self._lingering: asyncio.TimerHandle | None = None
         self._begin_head()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        # asyncio does this only for sockets it made itself. Without it an answer, whose head and body are two
+        # writes, waits 40 ms for the client's acknowledgement.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def _begin_head(self) -> None:
         self._in_head = self._in_request_line = True
         self._head_bytes = 0
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._lingering is not None:
+            self._lingering.cancel()
+        super().connection_lost(exc)
+
     def data_received(self, data: bytes) -> None:
+        if self._lingering is not None:
+            return
         if self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > _MAX_HEAD_BYTES:
@@ -199,4 +214,6 @@ class _Protocol(HttpToolsProtocol):
         }
         lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in headers.items())]
         self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
-        self.transport.close()
+        # Closed at once, what the client still sends would be met by a reset that takes the answer away.
+        self.transport.write_eof()
+        self._lingering = self.loop.call_later(_LINGER_SECONDS, self.transport.close)

@@ -1,0 +1,194 @@
+"""Stand-ins for what the API is made from: an engine, the mirror's figures, and a served application."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from indexer.api import examples
+from indexer.api.internal import Check, make_internal_app
+from indexer.api.public import make_public_app
+from indexer.api.serving import Listener, serve
+from indexer.api.statistics import Statistics
+from indexer.engines.base import (
+    EngineStatistics,
+    IndexDefinition,
+    IndexStatistics,
+    SearchRequest,
+    SearchResult,
+    WriteBatch,
+    WriteResult,
+)
+from indexer.engines.indexes import COMMUNITIES, POSTS, SERVERS, USERS
+from indexer.observability.metrics import Metrics, ScrapeSnapshot, ServerGauges
+
+EXAMPLES: dict[str, dict[str, Any]] = {
+    USERS: examples.USER,
+    COMMUNITIES: examples.COMMUNITY,
+    POSTS: examples.POST,
+    SERVERS: examples.SERVER,
+}
+
+VERSION = "1.2.3"
+
+
+class DatabaseAwayError(Exception):
+    """What a mirror may raise when PostgreSQL is away."""
+
+
+@dataclass
+class Trouble:
+    """What goes wrong in a dependency: it fails, or it hangs until told to go on."""
+
+    failure: Exception | None = None
+    hangs: bool = False
+
+    async def meet(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        if self.hangs:
+            await asyncio.Event().wait()
+
+
+@dataclass
+class FakeEngine:
+    """An engine over a list of documents: exact filters, no ranking, every request remembered."""
+
+    name: str = "fake"
+    documents: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    raw: dict[str, Any] | None = None
+    max_total_hits: int = 10_000
+    trouble: Trouble = field(default_factory=Trouble)
+    requests: list[SearchRequest] = field(default_factory=list)
+
+    def reset(self) -> None:
+        self.documents = {index: [document] for index, document in EXAMPLES.items()}
+        self.raw = None
+        self.trouble = Trouble()
+        self.requests.clear()
+
+    async def search(self, request: SearchRequest) -> SearchResult:
+        self.requests.append(request)
+        await self.trouble.meet()
+        matching = [
+            document
+            for document in self.documents[request.index]
+            if all(document.get(name) == value for name, value in request.filters.items())
+        ]
+        end = min(request.offset + request.limit, self.max_total_hits)
+        return SearchResult(matching[request.offset : end], min(len(matching), self.max_total_hits), 1)
+
+    async def statistics(self) -> EngineStatistics:
+        await self.trouble.meet()
+        indexes = {
+            uid: IndexStatistics(len(found), is_indexing=False) for uid, found in self.documents.items()
+        }
+        return EngineStatistics(indexes, self.raw)
+
+    async def prepare(self, indexes: Sequence[IndexDefinition]) -> None:
+        raise NotImplementedError
+
+    async def write(self, batch: WriteBatch) -> WriteResult:
+        raise NotImplementedError
+
+    async def ping(self) -> None:
+        await self.trouble.meet()
+
+    async def close(self) -> None:
+        raise NotImplementedError
+
+
+@dataclass
+class FakeMirror:
+    """The mirror's figures, as the API sees them."""
+
+    trouble: Trouble = field(default_factory=Trouble)
+
+    async def statistics(self) -> Statistics:
+        await self.trouble.meet()
+        return Statistics(
+            server_count=3,
+            last_crawl_at=datetime(2025, 3, 14, 12, 30, 0, 250_000, tzinfo=UTC),
+            cursor_count=2,
+            failure_count=1,
+            catching_up_count=1,
+            queue_depth=7,
+        )
+
+    async def scrape(self) -> ScrapeSnapshot:
+        await self.trouble.meet()
+        return ScrapeSnapshot(servers=[ServerGauges("alpha.example", caught_up=True)], queue_depth=7)
+
+
+@dataclass
+class Served:
+    """A served application with everything that it was made from."""
+
+    app: FastAPI
+    listener: Listener
+    client: httpx.AsyncClient
+    engine: FakeEngine
+    mirror: FakeMirror
+    metrics: Metrics
+
+    async def get(self, path: str, **parameters: str | int) -> httpx.Response:
+        return await self.client.get(path, params=parameters or None)
+
+    async def get_long(self, path: str) -> httpx.Response:
+        """GET a path that is too long for httpx."""
+        request = f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        head, _, body = (await self.raw(request.encode())).partition(b"\r\n\r\n")
+        status, *lines = head.decode().split("\r\n")
+        headers = dict(line.split(": ", 1) for line in lines)
+        return httpx.Response(int(status.split()[1]), headers=headers, content=body)
+
+    async def raw(self, request: bytes) -> bytes:
+        """Send bytes as they are and read until the server closes."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.listener.port)
+        writer.write(request)
+        await writer.drain()
+        answer = await reader.read()
+        writer.close()
+        # The server may have refused, and reset, while a long request was still on its way.
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        return answer
+
+
+@contextlib.asynccontextmanager
+async def served_public(**options: Any) -> AsyncIterator[Served]:
+    """Serve a public application; ``options`` go to ``make_public_app``."""
+    engine, mirror, metrics = FakeEngine(), FakeMirror(), Metrics(VERSION)
+    engine.reset()
+    settings = {"unavailable": (DatabaseAwayError,), **options}
+    app = make_public_app(engine=engine, statistics=mirror, metrics=metrics, version=VERSION, **settings)
+    async with serving(app, engine, mirror, metrics) as served:
+        yield served
+
+
+@contextlib.asynccontextmanager
+async def served_internal(checks: Sequence[Check] = (), **options: Any) -> AsyncIterator[Served]:
+    """Serve an internal application; ``options`` go to ``make_internal_app``."""
+    engine, mirror, metrics = FakeEngine(), FakeMirror(), Metrics(VERSION)
+    engine.reset()
+    app = make_internal_app(
+        metrics=metrics, source=mirror, engine=engine, checks=checks, version=VERSION, **options
+    )
+    async with serving(app, engine, mirror, metrics) as served:
+        yield served
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    app: FastAPI, engine: FakeEngine, mirror: FakeMirror, metrics: Metrics
+) -> AsyncIterator[Served]:
+    async with (
+        serve(app, "127.0.0.1:0", grace_seconds=1) as listener,
+        httpx.AsyncClient(base_url=listener.url, trust_env=False) as client,
+    ):
+        yield Served(app, listener, client, engine, mirror, metrics)
