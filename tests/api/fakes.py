@@ -192,3 +192,14 @@ async def serving(
         httpx.AsyncClient(base_url=listener.url, trust_env=False) as client,
     ):
         yield Served(app, listener, client, engine, mirror, metrics)
+
+
+def assert_error(answer: httpx.Response, status: int, code: str) -> str:
+    """The answer is an error of the documented shape, open to browsers; returns the message."""
+    assert answer.status_code == status, answer.text[:300]
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["access-control-allow-origin"] == "*"
+    body = answer.json()
+    assert set(body) == {"message", "code"}
+    assert body["code"] == code
+    return str(body["message"])

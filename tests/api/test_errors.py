@@ -8,8 +8,7 @@ from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
 from indexer.engines.base import EngineUnavailable
-from tests.api.fakes import DatabaseAwayError, Served, Trouble
-from tests.api.test_search import assert_error
+from tests.api.fakes import DatabaseAwayError, Served, Trouble, assert_error
 
 pytestmark = pytest.mark.anyio
 

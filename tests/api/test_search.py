@@ -4,13 +4,12 @@ import asyncio
 from typing import Any
 from urllib.parse import quote
 
-import httpx
 import pytest
 
 from indexer.api.kinds import SEARCH_KINDS, SearchKind
 from indexer.engines.base import SortOrder
 from indexer.engines.indexes import COMMUNITIES, POSTS, SERVERS, USERS
-from tests.api.fakes import EXAMPLES, Served
+from tests.api.fakes import EXAMPLES, Served, assert_error
 
 pytestmark = pytest.mark.anyio
 
@@ -29,17 +28,6 @@ AWKWARD_VALUES = [
     "EXISTS",
     "x" * 10_000,
 ]
-
-
-def assert_error(answer: httpx.Response, status: int, code: str) -> str:
-    """The answer is an error of the documented shape, open to browsers; returns the message."""
-    assert answer.status_code == status, answer.text[:300]
-    assert answer.headers["content-type"] == "application/json"
-    assert answer.headers["access-control-allow-origin"] == "*"
-    body = answer.json()
-    assert set(body) == {"message", "code"}
-    assert body["code"] == code
-    return str(body["message"])
 
 
 @EVERY_KIND
