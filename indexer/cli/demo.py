@@ -52,13 +52,13 @@ def demo(
     where the first stood.
     """
     settings = load_settings(file)
-    from indexer import app  # noqa: PLC0415 - `--help` does without it
     from indexer.cli.progress import ProgressDisplay  # noqa: PLC0415
     from indexer.cli.running import run_until_stopped  # noqa: PLC0415
+    from indexer.demo import run_demo  # noqa: PLC0415 - `--help` does without it
 
     with ProgressDisplay(console()) as display:
         run_until_stopped(
-            app.run_demo(settings, servers=servers, commits=commits, seed=seed, rate=rate, show=display.show)
+            run_demo(settings, servers=servers, commits=commits, seed=seed, rate=rate, show=display.show)
         )
 
 

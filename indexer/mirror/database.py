@@ -55,8 +55,9 @@ class StoreUnavailable(Exception):  # noqa: N818 (a state of the store, not a mi
 class Database:
     """A pool of connections and named transactions on it."""
 
-    def __init__(self, pool: asyncpg.Pool, *, acquire_timeout_seconds: float = 10.0) -> None:
+    def __init__(self, pool: asyncpg.Pool, dsn: str, *, acquire_timeout_seconds: float = 10.0) -> None:
         self.pool = pool
+        self.dsn = dsn
         self._acquire_timeout_seconds = acquire_timeout_seconds
 
     @classmethod
@@ -85,7 +86,7 @@ class Database:
             )
         except (*_AWAY, ValueError, asyncpg.PostgresError) as error:
             raise StoreUnavailable(f"PostgreSQL can not be reached: {describe(error)}") from error
-        return cls(pool, acquire_timeout_seconds=acquire_timeout_seconds)
+        return cls(pool, dsn, acquire_timeout_seconds=acquire_timeout_seconds)
 
     async def close(self) -> None:
         """Close the pool; connections still in use after five seconds are cut."""

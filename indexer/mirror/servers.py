@@ -121,6 +121,10 @@ class Servers:
         )
         return [row["domain"] for row in rows]
 
+    async def domains(self, layer: str) -> list[str]:
+        """The servers of a layer ("" = any), those not asked yet included."""
+        return [row["domain"] for row in await self._database.fetch(_SQL["domains"], layer)]
+
     async def count(self) -> int:
         """How many servers are known."""
         rows = await self._database.fetch(_SQL["count_servers"])

@@ -290,7 +290,7 @@ def _next_of(page: Page) -> Position:
 
 
 def _shows_row(run: _Run, page: Page) -> bool:
-    """Whether the log still holds a row at the stored cursor or past it, or a row of the page applied last."""
+    """Whether a page proves that the log holds a row at the stored cursor or past it."""
     if run.stored is None or cursors.shows_row_at(page, run.stored.ns):
         return True
     return any(digest_of(item) in run.seen for item in page.items)

@@ -5,7 +5,8 @@ state and next poll, stored in PostgreSQL. Ordering: the longest waiting server 
 `concurrency` at once; a server that used up its pages goes to the end of the line. What a crash leaves:
 nothing in memory matters, due times are stored. One server's failures never delay another.
 
-Polling is plain for now: healthy servers every `min_poll_interval`, failing ones every `incremental_interval`.
+Polling is plain for now: healthy servers every `min_poll_interval`, failing ones every
+`incremental_interval`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from indexer.mirror.servers import advance_cursor
 from indexer.replication.plan import dead_letter, needs, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from indexer.mirror.database import Connection, Database
@@ -38,8 +38,12 @@ _REFUSED = (asyncpg.DataError, asyncpg.ProgramLimitExceededError, asyncpg.Integr
 class PageWriter:
     """Writes pages of feeds into one mirror."""
 
-    def __init__(self, database: Database, *, schemas: Schemas) -> None:
+    def __init__(
+        self, database: Database, *, schemas: Schemas, on_marked: Callable[[], None] = lambda: None
+    ) -> None:
+        """`on_marked` is called after a page that left marks in the projection queue."""
         self._database = database
+        self._on_marked = on_marked
         self._schemas = schemas
         self._indexed = sorted(schemas.indexed)
 
@@ -69,10 +73,12 @@ class PageWriter:
             return Changes(source=advance.domain, tally=tally)
 
         try:
-            return await self._database.transaction("apply_page", work, durable=False)
+            changes = await self._database.transaction("apply_page", work, durable=False)
         except _REFUSED as error:
             log.warning("a page is applied row by row", server=advance.domain, why=describe(error))
-            return await self._database.transaction("apply_rows", work_row_by_row, durable=False)
+            changes = await self._database.transaction("apply_rows", work_row_by_row, durable=False)
+        self._on_marked()
+        return changes
 
     async def _apply(
         self, connection: Connection, rows: Sequence[Row], source: str, *, behind: int, now: datetime

@@ -305,7 +305,7 @@ async def test_a_late_row_does_not_undo_what_followed_it(database_url: str, page
 
 async def test_a_wiped_log_is_noticed_and_read_again_at_most_once_a_day(database_url: str) -> None:
     """Null `prev` and `next` at exactly the cursor; the new log is read from its start."""
-    async with stage(database_url) as on:
+    async with stage(database_url, page_limit=3) as on:
         on[ALPHA].receive("2025-03-01T00:00:00Z", *_posts(3))
         on[ALPHA].receive("2025-03-02T00:00:00Z", *_posts(3, first=3))
         await on.crawl()

@@ -15,6 +15,10 @@ select domain, $2, $2 from fresh where place <= $5 order by position limit $4
 on conflict (domain) do nothing
 returning domain
 
+-- name: domains
+-- The servers of a layer ('' = any), those not asked yet included.
+select domain from mirror.servers where $1 = '' or layer is null or layer = $1
+
 -- name: count_servers
 -- How many servers are known.
 select count(*) from mirror.servers

@@ -1,0 +1,433 @@
+"""The house: the one place where parts are made and wired, and where long-running loops are supervised.
+
+`open_house` makes everything from settings: the store (embedded or given), the engine, followers, projector,
+listeners. `House.run` runs the loops as named tasks; when one fails, the process stops, loudly. A store
+that is away is no failure: the loops wait for it. Cancelling ends everything in order: listeners, loops,
+pools, and at last the embedded server, when nobody else holds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from indexer import __version__
+from indexer.api.internal import Check, make_internal_app
+from indexer.api.public import make_public_app
+from indexer.api.serving import ListenError, serve
+from indexer.api.statistics import statistics_answer
+from indexer.concrnt.client import PeerClient, user_agent
+from indexer.engines.indexes import INDEXES
+from indexer.engines.postgres import PostgresEngine
+from indexer.errors import ExpectedError
+from indexer.instruments import Instruments, MirrorFigures
+from indexer.mirror.database import Database, StoreUnavailable
+from indexer.mirror.embedded import EmbeddedServerError, start_embedded
+from indexer.mirror.lock import sole_worker
+from indexer.mirror.migrate import MigrationError, migrate, missing_migrations
+from indexer.mirror.queue import ProjectionQueue
+from indexer.mirror.servers import Servers
+from indexer.mirror.statistics import ServerReport, server_reports
+from indexer.observability.logging import setup_logging
+from indexer.observability.metrics import Metrics, PoolState
+from indexer.observability.tracing import setup_tracing
+from indexer.projection.kinds import Kinds
+from indexer.projection.projector import Projector
+from indexer.replication.discovery import Discovery, DiscoverySettings
+from indexer.replication.feeds import Feeds
+from indexer.replication.follower import Follower, FollowerSettings
+from indexer.replication.plan import Schemas
+from indexer.replication.schedule import Schedule, ScheduleSettings
+from indexer.replication.writer import PageWriter
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from indexer.config import Settings
+
+log = structlog.get_logger(__name__)
+
+_SEARCH_CONNECTIONS = 6
+_SPARE_CONNECTIONS = 6
+_RETRY_SECONDS = 5.0
+
+
+def utc_now() -> datetime:
+    """The time of the machine's clock, aware."""
+    return datetime.now(UTC)
+
+
+# --- the store -------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def open_store(settings: Settings) -> AsyncIterator[str]:
+    """The DSN of the store: the configured one, or an embedded server that runs while this is open."""
+    dsn = settings.backends.postgres_dsn
+    if dsn:
+        yield dsn
+        return
+    try:
+        server = await asyncio.to_thread(start_embedded, settings.backends.data_dir)
+    except EmbeddedServerError as error:
+        raise ExpectedError(str(error), code="embedded_postgres") from error
+    try:
+        yield server.dsn
+    finally:
+        await asyncio.shield(asyncio.to_thread(server.stop))
+
+
+@asynccontextmanager
+async def open_database(dsn: str, *, size: int, application: str) -> AsyncIterator[Database]:
+    """A pool on the store. Raises `ExpectedError` when it can not be reached."""
+    try:
+        database = await Database.connect(dsn, size=size, application=application)
+    except StoreUnavailable as error:
+        raise ExpectedError(str(error), code="database_away") from error
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+async def bring_up_to_date(database: Database) -> list[str]:
+    """Apply missing migrations; returns their names. Raises `ExpectedError`."""
+    try:
+        return [f"{step.version:04} {step.name}" for step in await migrate(database)]
+    except MigrationError as error:
+        raise ExpectedError(str(error), code="migration_failed") from error
+    except StoreUnavailable as error:
+        raise ExpectedError(str(error), code="database_away") from error
+
+
+# --- the house -------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class House:
+    """All parts of a running indexer."""
+
+    settings: Settings
+    database: Database
+    search_engine: PostgresEngine
+    projecting_engine: PostgresEngine
+    servers: Servers
+    queue: ProjectionQueue
+    figures: MirrorFigures
+    metrics: Metrics
+    instruments: Instruments
+    discovery: Discovery
+    schedule: Schedule
+    projector: Projector
+    api_url: str = ""
+
+    async def run(self) -> None:
+        """Listen, follow and project until cancelled. Raises what a loop raised."""
+        async with AsyncExitStack() as stack:
+            loops: list[asyncio.Task[None]] = []
+            public = await _listen(stack, self._public_app(), str(self.settings.server.listen))
+            internal = await _listen(
+                stack, self._internal_app(loops), str(self.settings.server.internal_listen)
+            )
+            self.api_url = self.settings.server.public_url.rstrip("/") or public.url
+            log.info("listening", api=self.api_url, docs=f"{self.api_url}/docs", internal=internal.url)
+            async with asyncio.TaskGroup() as group:
+                loops.append(group.create_task(self._work(), name="work"))
+                group.create_task(_fail_when_ended(public.task, "the public listener"))
+                group.create_task(_fail_when_ended(internal.task, "the internal listener"))
+
+    async def _work(self) -> None:
+        """Discover, follow and project while this process is the one that does."""
+        while True:
+            async with sole_worker(self.database.dsn) as lost, asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._discover(), name="discovery"),
+                    group.create_task(self.schedule.run(), name="schedule"),
+                    group.create_task(self.projector.run(), name="projector"),
+                ]
+                await lost.wait()
+                log.warning("the lock on the database is lost; beginning again")
+                for task in tasks:
+                    task.cancel()
+
+    async def _discover(self) -> None:
+        interval = self.settings.crawl.known_servers_interval.total_seconds()
+        while True:
+            try:
+                new = await self.discovery.run()
+                self.metrics.set_known_hosts(await self.servers.domains(self.settings.crawl.layer))
+            except StoreUnavailable as error:
+                log.warning("discovery waits for the mirror", why=str(error))
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            if new:
+                log.info("servers discovered", count=len(new), first=new[0])
+            self.schedule.wake()
+            await asyncio.sleep(interval)
+
+    def _public_app(self) -> Any:
+        return make_public_app(
+            engine=self.search_engine,
+            statistics=self.figures,
+            metrics=self.metrics,
+            version=__version__,
+            public_url=self.settings.server.public_url,
+            max_total_hits=self.settings.search.max_total_hits,
+            unavailable=(StoreUnavailable,),
+        )
+
+    def _internal_app(self, loops: list[asyncio.Task[None]]) -> Any:
+        async def migrated() -> None:
+            if missing := await missing_migrations(self.database):
+                raise StoreUnavailable(f"{len(missing)} migrations are missing")
+
+        async def database_answers() -> None:
+            await self.database.fetchrow("select 1")
+
+        async def loops_live() -> None:
+            if not loops or any(task.done() for task in loops):
+                raise StoreUnavailable("a loop has ended")
+
+        return make_internal_app(
+            metrics=self.metrics,
+            source=self.figures,
+            engine=self.search_engine,
+            checks=[
+                Check("database", database_answers),
+                Check("migrations", migrated),
+                Check("engine", self.search_engine.ping),
+                Check("loops", loops_live),
+            ],
+            version=__version__,
+        )
+
+
+async def _listen(stack: AsyncExitStack, app: Any, listen: str) -> Any:
+    try:
+        return await stack.enter_async_context(serve(app, listen))
+    except ListenError as error:
+        raise ExpectedError(str(error), code="listen") from error
+
+
+async def _fail_when_ended(task: asyncio.Task[None], what: str) -> None:
+    await asyncio.wait([task])
+    raise ExpectedError(f"{what} stopped by itself", code="listener_ended")
+
+
+def schemas_of(settings: Settings) -> Schemas:
+    """The configured schemas by meaning."""
+    crawl = settings.crawl
+    return Schemas(
+        profiles=frozenset(crawl.profile_schemas),
+        communities=frozenset(crawl.community_schemas),
+        posts=frozenset(crawl.post_schemas),
+        acks=frozenset(crawl.ack_schemas),
+    )
+
+
+@asynccontextmanager
+async def open_house(settings: Settings) -> AsyncIterator[House]:
+    """Make every part and wire it. Raises `ExpectedError` for what an operator can mend."""
+    async with AsyncExitStack() as stack:
+        dsn = await stack.enter_async_context(open_store(settings))
+        size = settings.crawl.global_concurrency + _SPARE_CONNECTIONS
+        database = await stack.enter_async_context(open_database(dsn, size=size, application="indexer"))
+        for name in await bring_up_to_date(database):
+            log.info("migrated", migration=name)
+        searching = await stack.enter_async_context(
+            open_database(dsn, size=_SEARCH_CONNECTIONS, application="indexer search")
+        )
+        metrics = Metrics(__version__)
+        peers = await stack.enter_async_context(_peers(settings, metrics))
+        house = _wire(settings, database, searching, peers, metrics)
+        await house.projecting_engine.prepare(INDEXES)
+        await house.search_engine.prepare(INDEXES)
+        yield house
+
+
+def _peers(settings: Settings, metrics: Metrics) -> PeerClient:
+    crawl = settings.crawl
+    return PeerClient(
+        user_agent=user_agent(__version__, settings.server.public_url),
+        request_timeout=crawl.request_timeout.total_seconds(),
+        max_response_bytes=crawl.max_response_bytes,
+        host_overrides=crawl.host_overrides,
+        on_request=metrics.observe_peer_request,
+    )
+
+
+def _wire(
+    settings: Settings, database: Database, searching: Database, peers: PeerClient, metrics: Metrics
+) -> House:
+    crawl = settings.crawl
+    instruments = Instruments(metrics)
+    schemas, servers, queue, feeds = (
+        schemas_of(settings),
+        Servers(database),
+        ProjectionQueue(database),
+        Feeds(peers),
+    )
+    max_hits = settings.search.max_total_hits
+    projecting_engine = PostgresEngine(database.pool, max_hits)
+    follower = Follower(
+        feeds,
+        PageWriter(database, schemas=schemas, on_marked=queue.notify),
+        schemas=schemas,
+        settings=FollowerSettings(crawl.page_limit, crawl.overlap, crawl.max_pages_per_run),
+        metrics=instruments,
+        clock=utc_now,
+    )
+    _watch(metrics, "mirror", database)
+    _watch(metrics, "search", searching)
+    return House(
+        settings=settings,
+        database=database,
+        search_engine=PostgresEngine(searching.pool, max_hits),
+        projecting_engine=projecting_engine,
+        servers=servers,
+        queue=queue,
+        figures=MirrorFigures(database, layer=crawl.layer),
+        metrics=metrics,
+        instruments=instruments,
+        discovery=Discovery(
+            feeds,
+            servers,
+            settings=DiscoverySettings(crawl.seed, crawl.layer, crawl.max_servers),
+            metrics=instruments,
+            clock=utc_now,
+        ),
+        schedule=Schedule(
+            follower,
+            feeds,
+            servers,
+            settings=_schedule_settings(settings),
+            metrics=instruments,
+            clock=utc_now,
+        ),
+        projector=Projector(
+            queue,
+            projecting_engine,
+            Kinds(
+                profile_schemas=crawl.profile_schemas,
+                community_schemas=crawl.community_schemas,
+                post_schemas=crawl.post_schemas,
+            ),
+            dead_letter=_log_refused,
+            metrics=instruments,
+            unavailable=(StoreUnavailable,),
+        ),
+    )
+
+
+def _schedule_settings(settings: Settings) -> ScheduleSettings:
+    crawl = settings.crawl
+    return ScheduleSettings(
+        layer=crawl.layer,
+        concurrency=crawl.global_concurrency,
+        min_poll_interval=crawl.min_poll_interval,
+        incremental_interval=crawl.incremental_interval,
+        well_known_interval=crawl.known_servers_interval,
+    )
+
+
+def _watch(metrics: Metrics, name: str, database: Database) -> None:
+    pool = database.pool
+    metrics.watch_pool(name, lambda: PoolState(pool.get_size(), pool.get_idle_size(), pool.get_max_size()))
+
+
+async def _log_refused(key: str, reason: str) -> None:
+    log.warning("the engine refuses a document", key=key, reason=reason)
+
+
+# --- what the commands do --------------------------------------------------------------------------
+
+
+async def run_up(settings: Settings, *, on_open: Callable[[House], None] | None = None) -> None:
+    """Run the indexer until cancelled."""
+    observability = settings.observability
+    setup_logging(observability.log_format, observability.log_level)
+    end_tracing = setup_tracing(
+        enabled=observability.enable_trace, endpoint=observability.trace_endpoint, version=__version__
+    )
+    _say_what_is_not_built_yet(settings)
+    try:
+        async with open_house(settings) as house:
+            if on_open is not None:
+                on_open(house)
+            await house.run()
+    except* ExpectedError as group:
+        raise group.exceptions[0] from None
+    finally:
+        await asyncio.to_thread(end_tracing)
+
+
+def _say_what_is_not_built_yet(settings: Settings) -> None:
+    if settings.trust.mode.value != "off":
+        log.warning("proofs are not checked yet: trust.mode acts as off", mode=settings.trust.mode.value)
+    if settings.backends.meili_host:
+        log.warning("Meilisearch is not supported yet: PostgreSQL is the search engine")
+
+
+async def run_migrate(settings: Settings) -> list[str]:
+    """Bring the schema up to date; returns the names of what was applied."""
+    async with (
+        open_store(settings) as dsn,
+        open_database(dsn, size=2, application="indexer migrate") as database,
+    ):
+        return await bring_up_to_date(database)
+
+
+async def fetch_statistics(settings: Settings) -> dict[str, Any]:
+    """What `/api/v1/stats` answers."""
+    async with _open_for_reading(settings) as database:
+        engine = PostgresEngine(database.pool, settings.search.max_total_hits)
+        await engine.prepare(INDEXES)
+        figures = MirrorFigures(database, layer=settings.crawl.layer)
+        return statistics_answer(await figures.statistics(), engine.name, await engine.statistics())
+
+
+async def fetch_servers(settings: Settings) -> list[dict[str, Any]]:
+    """Every server that is known, as `servers --json` prints it."""
+    async with _open_for_reading(settings) as database:
+        return [server_row(report) for report in await server_reports(database, layer="")]
+
+
+@asynccontextmanager
+async def _open_for_reading(settings: Settings) -> AsyncIterator[Database]:
+    async with (
+        open_store(settings) as dsn,
+        open_database(dsn, size=2, application="indexer report") as database,
+    ):
+        await bring_up_to_date(database)
+        try:
+            yield database
+        except StoreUnavailable as error:
+            raise ExpectedError(str(error), code="database_away") from error
+
+
+def server_row(report: ServerReport) -> dict[str, Any]:
+    """One server as `servers --json` prints it (behaviour.md, section 9)."""
+    return {
+        "domain": report.domain,
+        "csid": report.csid,
+        "layer": report.layer,
+        "state": report.state,
+        "failureClass": report.failure_class,
+        "consecutiveFailures": report.consecutive_failures,
+        "lastError": report.last_error,
+        "lastErrorAt": report.last_error_at,
+        "cursor": report.cursor,
+        "caughtUp": report.caught_up,
+        "lastCrawledAt": report.last_crawled_at,
+        "lastSeenAt": report.last_seen_at,
+        "nextPollAt": report.next_poll_at,
+        "commits": report.commits,
+        "malformed": report.malformed,
+        "rejected": report.rejected,
+        "partialInstants": report.partial_instants,
+    }
