@@ -1,0 +1,209 @@
+"""How fast a network is read in: `make bench`, or `python -m bench.backfill --commits 50000 100000`.
+
+For each size: a simulated network in a process of its own, a fresh embedded PostgreSQL, and `concrnt-indexer
+up` as operators run it; the time from the start of the indexer until every commit is searchable, and the peak
+memory of its process. In the same run the yardstick: bare upserts of the same commits through asyncpg, 100 a
+transaction, into a table with as many indexes. Machines are shared and noisy: compare within one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncpg
+import httpx
+
+from indexer.mirror.embedded import start_embedded
+
+_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One backfill. Seconds, commits, bytes."""
+
+    commits: int
+    seconds: float
+    first_page_seconds: float
+    peak_bytes: int
+    documents: int
+
+    @property
+    def per_second(self) -> float:
+        """Commits a second from the start of the process."""
+        return self.commits / self.seconds
+
+
+async def _network(commits: int, folder: Path) -> tuple[asyncio.subprocess.Process, dict[str, object]]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "indexer.simulation", "--commits", str(commits), "--state-dir", str(folder)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    return process, json.loads(await process.stdout.readline())
+
+
+def _visible(folder: Path) -> list[bytes]:
+    """The commits that anyone may read, as the logs hold them."""
+    rows = []
+    for log in folder.glob("*.log"):
+        for line in log.read_bytes().splitlines():
+            _, mark, commit = line.split(b" ", 2)
+            if mark == b"v":
+                rows.append(commit)
+    return rows
+
+
+async def backfill(network: dict[str, object], commits: int, dsn: str) -> Figures:
+    """Run the indexer on a network until all of it is searchable."""
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("INDEXER_")},
+        "INDEXER_CRAWL__SEED": str(network["seed"]),
+        "INDEXER_CRAWL__HOST_OVERRIDES": json.dumps(network["hostOverrides"]),
+        "INDEXER_BACKENDS__POSTGRES_DSN": dsn,
+        "INDEXER_SERVER__LISTEN": "127.0.0.1:18080",
+        "INDEXER_SERVER__INTERNAL_LISTEN": "127.0.0.1:18081",
+        "INDEXER_OBSERVABILITY__LOG_LEVEL": "warning",
+    }
+    started = time.perf_counter()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-c", "from indexer.cli.main import main; main()", "up"),
+        env=environment,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        first, seconds, documents = await _until_searchable(dsn, commits, started)
+        peak = _peak_bytes(process.pid)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        await process.wait()
+    return Figures(commits, seconds, first, peak, documents)
+
+
+async def _until_searchable(dsn: str, commits: int, started: float) -> tuple[float, float, int]:
+    first: float | None = None
+    connection = await asyncpg.connect(dsn)
+    try:
+        while True:
+            await asyncio.sleep(0.1)
+            if await connection.fetchval("select to_regclass('mirror.projection_queue') is null"):
+                continue
+            counted = await connection.fetchval(
+                "select coalesce(sum(commits), 0)::bigint from mirror.servers"
+            )
+            if counted and first is None:
+                first = time.perf_counter() - started
+            if counted >= commits and not await connection.fetchval(
+                "select exists (select from mirror.projection_queue where key like 'cckv:%')"
+            ):
+                break
+        seconds = time.perf_counter() - started
+    finally:
+        await connection.close()
+    async with httpx.AsyncClient() as client:
+        answer = (await client.get("http://127.0.0.1:18080/api/v1/stats")).json()
+    documents = sum(index["numberOfDocuments"] for index in answer["search"]["indexes"].values())
+    return first or seconds, seconds, documents
+
+
+def _peak_bytes(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+async def bare_upserts(rows: list[bytes], dsn: str) -> float:
+    """Commits a second that bare asyncpg upserts reach: the yardstick of the run."""
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(
+        'create table bare (key text collate "C" primary key, owner text, schema text, parent text,'
+        " author text, signed text);"
+        "create index on bare (owner); create index on bare (schema, key); create index on bare (parent);"
+        "create index on bare (author)"
+    )
+    prepared = []
+    for number, row in enumerate(rows):
+        document = json.loads(json.loads(row)["document"])
+        key = str(document.get("key") or f"none/{number}")
+        values = (key, key.split("/")[2] if "//" in key else "", str(document.get("schema")))
+        prepared.append((*values, key.rpartition("/")[0], str(document.get("author")), row.decode()))
+    started = time.perf_counter()
+    for start in range(0, len(prepared), _PAGE):
+        page = list({values[0]: values for values in prepared[start : start + _PAGE]}.values())
+        async with connection.transaction():
+            await connection.execute(
+                "insert into bare select * from unnest($1::text[], $2::text[], $3::text[], $4::text[],"
+                " $5::text[], $6::text[]) on conflict (key) do update set signed = excluded.signed",
+                *(list(column) for column in zip(*page, strict=True)),
+            )
+    seconds = time.perf_counter() - started
+    await connection.close()
+    return len(rows) / seconds
+
+
+async def _measure(commits: int, repeats: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="concrnt-bench-") as name:
+        folder = Path(name)
+        process, network = await _network(commits, folder / "network")
+        server = await asyncio.to_thread(start_embedded, folder)
+        try:
+            rows = _visible(folder / "network")
+            figures, bare = [], []
+            for number in range(repeats):
+                dsn = await _fresh_database(server.dsn, f"bench_{number}")
+                figures.append(await backfill(network, len(rows), dsn))
+                bare.append(await bare_upserts(rows, await _fresh_database(server.dsn, f"bare_{number}")))
+            _report(figures, bare)
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            await process.wait()
+            await asyncio.to_thread(server.stop)
+
+
+async def _fresh_database(dsn: str, name: str) -> str:
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(f'create database "{name}" template template0')
+    await connection.close()
+    return dsn.replace("/concrnt?", f"/{name}?")
+
+
+def _report(figures: list[Figures], bare: list[float]) -> None:
+    median = statistics.median(f.per_second for f in figures)
+    steady = statistics.median(f.commits / (f.seconds - f.first_page_seconds + 1e-9) for f in figures)
+    yardstick = statistics.median(bare)
+    print(f"{figures[0].commits:,} commits, {figures[0].documents:,} documents, {len(figures)} runs")
+    print(f"  from start to all searchable   {statistics.median(f.seconds for f in figures):8.1f} s")
+    print(f"  commits a second, from start   {median:8,.0f}")
+    print(f"  commits a second, from page 1  {steady:8,.0f}")
+    print(f"  peak memory of the indexer     {max(f.peak_bytes for f in figures) / 2**20:8.0f} MiB")
+    print(f"  bare upserts a second          {yardstick:8,.0f}")
+    print(f"  share of bare upserts          {median / yardstick:8.2f}")
+
+
+def main() -> None:
+    """Measure what the command line asks for."""
+    parser = argparse.ArgumentParser(description="Measure how fast a network is read in.")
+    parser.add_argument("--commits", type=int, nargs="+", default=[50_000, 100_000])
+    parser.add_argument("--repeats", type=int, default=3)
+    arguments = parser.parse_args()
+    for commits in arguments.commits:
+        asyncio.run(_measure(commits, arguments.repeats))
+
+
+if __name__ == "__main__":
+    main()
