@@ -29,9 +29,10 @@ class Instruments:
         self.pages = 0
         """Pages applied by this process."""
 
-    def page_applied(self, server: str, changes: Changes) -> None:
-        """A page was applied."""
-        self.pages += 1
+    def pages_applied(self, server: str, pages: int, changes: Changes) -> None:
+        """So many pages were applied."""
+        self.pages += pages
+        self._metrics.replication_pages.labels(server).inc(pages - 1)
         self._metrics.count_page(server, commits=changes.tally.kinds, malformed=changes.tally.malformed)
 
     def request(self, server: str, result: str) -> None:

@@ -1,7 +1,8 @@
 """The follower of one feed: reads forward from the stored cursor, page by page, and applies.
 
 What it owns: one run over one server's feed. Ordering: pages are applied in the order of the feed, each in
-one transaction with its cursor; the next page is fetched while the current one is applied. What a crash
+one transaction with its cursor; the next pages are fetched while one is applied, and what lies ready by
+then shares the next transaction. What a crash
 leaves: the pages applied, whole, and the cursor that belongs to them; the next run begins `overlap` before
 it. A failure of the other server ends the run and is stored with the server; what was read stays.
 A store that is away ends the run and is nobody's fault (`StoreUnavailable` is raised).
@@ -9,8 +10,6 @@ A store that is away ends the run and is nobody's fault (`StoreUnavailable` is r
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
@@ -20,6 +19,7 @@ import structlog
 from indexer.concrnt.client import FailureClass, PeerError
 from indexer.mirror.servers import CursorAdvance
 from indexer.replication import cursor as cursors
+from indexer.replication.ahead import Fetched, ReadAhead, judged
 from indexer.replication.cursor import Position, Step
 from indexer.replication.page import Rows, digest_of, read_rows
 
@@ -37,13 +37,17 @@ log = structlog.get_logger(__name__)
 
 INSTANT_LIMIT = 100
 """How many rows of a stalled instant are asked for from each end, whatever `pageLimit` says."""
+SHARED_ROWS = 1000
+"""Pages that are new and lie ready share a transaction up to about this many rows."""
+SEEN_ROWS = 200
+"""A page has at most a hundred rows, an instant twice that: more are never met again by the overlap's end."""
 
 
 class FollowerMetrics(Protocol):
     """What a follower counts."""
 
-    def page_applied(self, server: str, changes: Changes) -> None:
-        """A page was applied."""
+    def pages_applied(self, server: str, pages: int, changes: Changes) -> None:
+        """So many pages were applied, together."""
         ...
 
     def request(self, server: str, result: str) -> None:
@@ -74,6 +78,17 @@ class Ended:
 
 
 @dataclass(slots=True)
+class _Unit:
+    """Rows that one transaction will apply, and the cursor that goes with them."""
+
+    rows: Rows
+    cursor: Position | None
+    ends_ns: int | None
+    pages: int = 1
+    partial_instants: int = 0
+
+
+@dataclass(slots=True)
 class _Run:
     """The state of one run. `horizon_ns`: rows received before it were read before this run."""
 
@@ -87,8 +102,7 @@ class _Run:
     clock_ahead: bool = False
     pages: int = 0
     last_page: tuple[int, ...] = ()
-    ready: Page | None = None
-    ahead: asyncio.Task[Page] | None = None
+    pending: _Unit | None = None
 
 
 class Follower:
@@ -118,45 +132,62 @@ class Follower:
         """
         run = _begin(state, template)
         overlap_ns = self._settings.overlap // timedelta(microseconds=1) * 1000
-        asked = cursors.first_request(state, overlap_ns=overlap_ns)
+        ahead = self._read_ahead(run, cursors.first_request(state, overlap_ns=overlap_ns))
         try:
-            return await self._read_on(run, asked)
+            while True:
+                fetched = await ahead.next()
+                run.pages += 1
+                run.row_stands = run.row_stands or _shows_row(run, fetched.page)
+                if fetched.step is Step.DRAINED:
+                    return await self._end(run, fetched.page)
+                if fetched.step is Step.STALLED:
+                    await ahead.close()
+                    past = await self._pass_instant(run, fetched.next)
+                    ahead = self._read_ahead(run, past.asked, first=past)
+                    continue  # past a stalled instant, the next page is what makes progress
+                await self._go_forward(run, fetched, more_ready=ahead.has_ready())
+                if run.pages >= self._settings.max_pages:
+                    await self._apply_pending(run)
+                    return Ended(drained=False, clock_ahead=run.clock_ahead)
         finally:
-            if run.ahead is not None:
-                run.ahead.cancel()
-                with contextlib.suppress(asyncio.CancelledError, PeerError):
-                    await run.ahead
+            await ahead.close()
 
-    async def _read_on(self, run: _Run, asked: Position | None) -> Ended:
-        while True:
-            page = await self._next_page(run, asked)
-            step = _judge(page, asked)
-            run.row_stands = run.row_stands or _shows_row(run, page)
-            if step is Step.STALLED:
-                asked = await self._pass_instant(run, page)
-            elif step is Step.FORWARD:
-                asked = await self._go_forward(run, page)
-            else:
-                return await self._end(run, page)
-            # A page that lies ready is taken first: past a stalled instant, it is what makes progress.
-            if run.pages >= self._settings.max_pages and run.ready is None:
-                return Ended(drained=False, clock_ahead=run.clock_ahead)
+    def _read_ahead(self, run: _Run, asked: Position | None, *, first: Fetched | None = None) -> ReadAhead:
+        async def fetch(asked: Position | None) -> Page:
+            return await self._fetch(run, asked)
 
-    async def _go_forward(self, run: _Run, page: Page) -> Position:
-        asked = _next_of(page)
-        if run.pages < self._settings.max_pages:
-            run.ahead = asyncio.create_task(self._fetch(run, asked))
-        await self._apply(run, self._rows(page.items), ends_ns=asked.ns, cursor=asked)
-        return asked
+        return ReadAhead(fetch, asked, pages=max(self._settings.max_pages - run.pages, 1), first=first)
+
+    async def _go_forward(self, run: _Run, fetched: Fetched, *, more_ready: bool) -> None:
+        """Apply a page; one that can share a transaction with the next, which lies ready, waits for it."""
+        unit = _Unit(self._rows(fetched.page.items), fetched.next, fetched.next.ns)
+        if not self._may_share(run, unit):
+            await self._apply_pending(run)
+            await self._apply(run, unit)
+            return
+        if run.pending is None:
+            run.pending = unit
+        else:
+            run.pending.rows += unit.rows
+            run.pending.cursor, run.pending.ends_ns = unit.cursor, unit.ends_ns
+            run.pending.pages += 1
+        if not more_ready or len(run.pending.rows.rows) >= SHARED_ROWS:
+            await self._apply_pending(run)
+
+    def _may_share(self, run: _Run, unit: _Unit) -> bool:
+        """Only rows that are new throughout share a transaction, and only under a cursor that will be stored."""
+        is_new = not run.seen and (run.horizon_ns is None or (unit.ends_ns or 0) > run.horizon_ns)
+        return is_new and cursors.storable(unit.cursor, now=self._clock()) is not None
 
     async def _end(self, run: _Run, page: Page) -> Ended:
         """The feed is drained. The cursor becomes `prev` of its last page, where that is newer."""
+        await self._apply_pending(run)
         if await self._log_went_back(run):
             return Ended(drained=True, went_back=True)
         cursor = None
         if page.prev is not None and page.prev_ns is not None:
             cursor = Position(page.prev, page.prev_ns)
-        await self._apply(run, self._rows(page.items), ends_ns=None, cursor=cursor)
+        await self._apply(run, _Unit(self._rows(page.items), cursor, None))
         return Ended(drained=True, clock_ahead=run.clock_ahead)
 
     async def _log_went_back(self, run: _Run) -> bool:
@@ -167,16 +198,6 @@ class Follower:
         return page.prev is None and page.next is None
 
     # --- requests
-
-    async def _next_page(self, run: _Run, asked: Position | None) -> Page:
-        run.pages += 1
-        if run.ready is not None:
-            page, run.ready = run.ready, None
-            return page
-        if run.ahead is not None:
-            task, run.ahead = run.ahead, None
-            return await task
-        return await self._fetch(run, asked)
 
     async def _fetch(
         self, run: _Run, asked: Position | None, *, until: str | None = None, order: str | None = None
@@ -196,9 +217,9 @@ class Follower:
 
     # --- an instant that holds more rows than a page
 
-    async def _pass_instant(self, run: _Run, page: Page) -> Position:
-        """Read a stalled instant from both ends, apply it, and go on just past it."""
-        instant = _next_of(page)
+    async def _pass_instant(self, run: _Run, instant: Position) -> Fetched:
+        """Read a stalled instant from both ends and apply it; returns the first page past it."""
+        await self._apply_pending(run)
         run.pages += 1
         first = await self._fetch(run, instant, until=instant.text, order="asc")
         rows = self._rows(first.items)
@@ -215,16 +236,15 @@ class Follower:
         if partial:
             self._metrics.instant_not_whole(run.domain)
             log.warning("an instant holds more rows than can be read", server=run.domain, at=instant.text)
-        await self._apply(run, rows, ends_ns=instant.ns + 1, cursor=instant, partial_instants=partial)
+        await self._apply(run, _Unit(rows, instant, instant.ns + 1, partial_instants=partial))
         return await self._step_past(run, instant)
 
-    async def _step_past(self, run: _Run, instant: Position) -> Position:
+    async def _step_past(self, run: _Run, instant: Position) -> Fetched:
         for step_ns in cursors.STEPS_PAST_NS:
             asked = Position.at(instant.ns + step_ns)
             page = await self._fetch(run, asked)
             if cursors.moved_past(page, instant):
-                run.ready = page
-                return asked
+                return judged(page, asked)
         raise PeerError(FailureClass.BAD_PAYLOAD, f"the feed does not move past {instant.text}")
 
     # --- applying
@@ -232,32 +252,29 @@ class Follower:
     def _rows(self, items: Sequence[Item]) -> Rows:
         return read_rows(items, now=self._clock(), indexed=self._schemas.malformed_kinds)
 
-    async def _apply(
-        self,
-        run: _Run,
-        rows: Rows,
-        *,
-        ends_ns: int | None,
-        cursor: Position | None,
-        partial_instants: int = 0,
-    ) -> None:
+    async def _apply_pending(self, run: _Run) -> None:
+        if run.pending is not None:
+            unit, run.pending = run.pending, None
+            await self._apply(run, unit)
+
+    async def _apply(self, run: _Run, unit: _Unit) -> None:
         now = self._clock()
-        to_store = cursors.storable(cursor, now=now)
-        if cursor is not None and to_store is None:
+        to_store = cursors.storable(unit.cursor, now=now)
+        if unit.cursor is not None and to_store is None:
             run.clock_ahead = True
         behind = cursors.rows_read_before(
-            rows.digests, ends_ns=ends_ns, horizon_ns=run.horizon_ns, seen=run.seen
+            unit.rows.digests, ends_ns=unit.ends_ns, horizon_ns=run.horizon_ns, seen=run.seen
         )
         advance = CursorAdvance(
             domain=run.domain,
             cursor=to_store.text if to_store else None,
             cursor_ns=to_store.ns if to_store else None,
-            seen=_seen_after(run, rows, ends_ns),
-            partial_instants=partial_instants,
+            seen=_seen_after(run, unit.rows, unit.ends_ns),
+            partial_instants=unit.partial_instants,
         )
-        run.last_page = rows.digests
-        changes = await self._page_writer.write(rows.rows, advance, behind=behind, now=now)
-        self._metrics.page_applied(run.domain, changes)
+        run.last_page = unit.rows.digests[-INSTANT_LIMIT:]
+        changes = await self._page_writer.write(unit.rows.rows, advance, behind=behind, now=now)
+        self._metrics.pages_applied(run.domain, unit.pages, changes)
 
 
 def _begin(state: FeedState, template: str) -> _Run:
@@ -274,19 +291,6 @@ def _begin(state: FeedState, template: str) -> _Run:
         seen=set(state.seen),
         row_stands=False,
     )
-
-
-def _judge(page: Page, asked: Position | None) -> Step:
-    try:
-        return cursors.judge(page, asked)
-    except cursors.CursorWentBackError as error:
-        raise PeerError(FailureClass.BAD_PAYLOAD, str(error)) from error
-
-
-def _next_of(page: Page) -> Position:
-    assert page.next is not None
-    assert page.next_ns is not None
-    return Position(page.next, page.next_ns)
 
 
 def _shows_row(run: _Run, page: Page) -> bool:
@@ -307,4 +311,4 @@ def _seen_after(run: _Run, rows: Rows, ends_ns: int | None) -> tuple[int, ...] |
     last_met = max((i for i, digest in enumerate(run.seen_in_order) if digest in met), default=None)
     run.seen_in_order = () if last_met is None else run.seen_in_order[last_met + 1 :]
     run.seen = set(run.seen_in_order)
-    return rows.digests + run.seen_in_order
+    return rows.digests[-SEEN_ROWS:] + run.seen_in_order

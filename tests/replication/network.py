@@ -53,8 +53,8 @@ class Counts:
     discoveries: list[str] = field(default_factory=list)
     crawls: list[tuple[str, str]] = field(default_factory=list)
 
-    def page_applied(self, server: str, changes: Changes) -> None:  # noqa: ARG002
-        self.pages += 1
+    def pages_applied(self, server: str, pages: int, changes: Changes) -> None:  # noqa: ARG002
+        self.pages += pages
         for total, more in (
             (self.kinds, changes.tally.kinds),
             (self.malformed, changes.tally.malformed),
