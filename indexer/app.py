@@ -125,6 +125,7 @@ class House:
     schedule: Schedule
     projector: Projector
     api_url: str = ""
+    internal_url: str = ""
 
     async def run(self) -> None:
         """Listen, follow and project until cancelled. Raises what a loop raised."""
@@ -135,7 +136,8 @@ class House:
                 stack, self._internal_app(loops), str(self.settings.server.internal_listen)
             )
             self.api_url = self.settings.server.public_url.rstrip("/") or public.url
-            log.info("listening", api=self.api_url, docs=f"{self.api_url}/docs", internal=internal.url)
+            self.internal_url = internal.url
+            log.info("listening", api=self.api_url, docs=f"{self.api_url}/docs", internal=self.internal_url)
             async with asyncio.TaskGroup() as group:
                 loops.append(group.create_task(self._work(), name="work"))
                 group.create_task(_fail_when_ended(public.task, "the public listener"))
