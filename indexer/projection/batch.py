@@ -1,9 +1,9 @@
 """What a batch of changed keys asks of the engine. Pure: current states in, documents and ids out.
 
 The current state alone decides. A live record of an indexed schema goes into its index and out of the indexes
-of the schemas it had before (behaviour.md, section 3, rule 5); one that has no document, and what is gone, goes
-out of every index where it may stand. Taking out what is not there is no error, so nothing has to be known for
-sure: a former schema that is not indexed today may have been so before the settings changed.
+of the schemas it had before (behaviour.md, section 3, rule 5); one that has no document, and what is gone,
+goes out of every index where it may stand. Taking out what is not there is no error, so nothing has to be
+known for sure: a former schema that is not indexed today may have been so before the settings changed.
 """
 
 from __future__ import annotations

@@ -78,6 +78,12 @@ class ProjectionMetrics(Protocol):
         """A change became searchable this long after its commit."""
 
 
+def pause_seconds(failures: int) -> float:
+    """Return how long to wait after so many failures in a row."""
+    # The exponent is bounded: an outage of days must not end in an overflow.
+    return min(FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 10), LONGEST_PAUSE_SECONDS)
+
+
 def _utc_now() -> datetime:
     return datetime.now(UTC)
 
@@ -120,6 +126,8 @@ class Projector:
         self._in_flight: set[str] = set()
         self._taking = asyncio.Lock()
         self._batch_ended = asyncio.Event()
+        self._failures = 0
+        self._pause_is_due = False
 
     async def run(self) -> None:
         """Project until cancelled. Raises only what is a mistake of ours (in an ExceptionGroup)."""
@@ -135,20 +143,23 @@ class Projector:
         return len(marks)
 
     async def _work(self) -> None:
-        pause_seconds = FIRST_PAUSE_SECONDS
         while True:
             try:
                 await self._project(await self._next_marks())
             except self._unavailable:
-                await self._sleep(pause_seconds)
-                pause_seconds = min(pause_seconds * 2, LONGEST_PAUSE_SECONDS)
+                self._failures += 1
+                self._pause_is_due = True
             else:
-                pause_seconds = FIRST_PAUSE_SECONDS
+                self._failures = 0
 
     async def _next_marks(self) -> Sequence[Marked]:
-        # One worker at a time looks for marks: the others' keys are excluded by then.
+        # One worker at a time looks for marks: the others' keys are excluded by then. So it is also one that
+        # pauses, and then tries, for all.
         async with self._taking:
             while True:
+                if self._pause_is_due:
+                    self._pause_is_due = False
+                    await self._sleep(pause_seconds(self._failures))
                 self._batch_ended.clear()
                 if marks := await self._take():
                     return marks
