@@ -106,7 +106,7 @@ def samples_of(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]
     """The samples of an exposition by name and labels."""
     from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 (not typed)
 
-    families = text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
+    families = text_string_to_metric_families(text)
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in families

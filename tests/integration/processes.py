@@ -84,7 +84,9 @@ class Store:
             if not await connection.fetchval("select to_regclass('mirror.cursors') is not null"):
                 return False
             feeds = await connection.fetch("select domain from mirror.cursors where caught_up")
-            queued = await connection.fetchval("select count(*) from mirror.projection_queue where key like '%://%'")
+            queued = await connection.fetchval(
+                "select count(*) from mirror.projection_queue where key like '%://%'"
+            )
         return {row["domain"] for row in feeds} >= domains and queued == 0
 
 

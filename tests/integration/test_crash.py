@@ -14,16 +14,17 @@ import pytest
 
 from indexer.engines.indexes import INDEXES
 from indexer.engines.postgres import PostgresEngine
+from indexer.instruments import Instruments
 from indexer.mirror.database import Database, StoreUnavailable
 from indexer.mirror.queue import ProjectionQueue
 from indexer.mirror.servers import CursorAdvance
 from indexer.observability.metrics import Metrics
-from indexer.instruments import Instruments
 from indexer.projection.kinds import Kinds
 from indexer.projection.projector import Projector
 from indexer.replication.page import digest_of, read_rows
 from indexer.replication.writer import PageWriter
 from indexer.simulation import schemas as wire
+from indexer.simulation.faults import Endpoint
 from indexer.simulation.model import expected_state
 from indexer.simulation.network import Network
 from indexer.simulation.run import serve
@@ -129,8 +130,8 @@ async def _no_cursor_is_ahead(network: Network, store: Store) -> None:
 def _expected_before(network: Network, feeds: dict[str, tuple[int | None, set[int]]]) -> ExpectedState:
     """What is expected of the rows that were received before each cursor.
 
-    At the end of a feed the cursor stays at the first row of the last page: a feed whose last row is among the
-    rows applied last was read to its end.
+    At the end of a feed the cursor stays at the first row of the last page: a feed whose last row is among
+    the rows applied last was read to its end.
     """
     logs = {}
     for domain, server in network.servers.items():
@@ -190,7 +191,7 @@ async def test_a_long_backfill_survives_forty_kills(
 async def test_sigterm_ends_in_order_and_a_second_start_goes_on_where_the_first_stood(
     database_url: str, tmp_path: Path
 ) -> None:
-    """Exit code 0 in the middle of a backfill; the next process asks from before its cursor, not from the start."""
+    """Exit code 0 in the middle of a backfill; the next process does not begin at the start of the log."""
     network = await anyio.to_thread.run_sync(lambda: _network(4_000, servers=1))
     store = Store(database_url)
     (server,) = network.servers.values()
@@ -206,7 +207,7 @@ async def test_sigterm_ends_in_order_and_a_second_start_goes_on_where_the_first_
         assert stood < last
         server.requests.clear()
         assert await run_until_drained(tmp_path, seed, overrides, store.dsn) == 0
-        first = server.requests_to("replication")[0]
+        first = server.requests_to(Endpoint.REPLICATION)[0]
         assert first.query.get("since")
         await _no_cursor_is_ahead(network, store)
 
@@ -214,7 +215,7 @@ async def test_sigterm_ends_in_order_and_a_second_start_goes_on_where_the_first_
 # --- within the page's transaction -----------------------------------------------------------------
 
 
-class _Cut(ConnectionResetError):
+class _CutError(ConnectionResetError):
     """The connection is lost."""
 
 
@@ -238,7 +239,7 @@ class _FailingConnection:
 
     def count(self) -> None:
         if next(self._statements) == 0:
-            raise _Cut("connection lost")
+            raise _CutError("connection lost")
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
