@@ -47,7 +47,11 @@ class Retirement:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """A delete, kept for good. `target` is a canonical key or `ccfs` URI."""
+    """A delete, kept for good. `target` is a canonical key or `ccfs` URI.
+
+    With the scope of a document and a key as target: that key lost a document to the delete. It bars references
+    to the key, and no record.
+    """
 
     target: str
     scope: Scope

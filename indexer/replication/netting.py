@@ -50,6 +50,7 @@ class Netting:
     _retired: dict[tuple[str, str], Retirement] = field(default_factory=dict)
     _tombstones: dict[str, Tombstone] = field(default_factory=dict)
     _by_target: dict[str, list[Tombstone]] = field(init=False)
+    _lost_documents: list[Tombstone] = field(default_factory=list)
     _sweeps: list[RangeSweep] = field(default_factory=list)
     _referred: list[Referred] = field(default_factory=list)
     _keys: set[str] = field(default_factory=set)
@@ -137,6 +138,8 @@ class Netting:
                 return True
         for uri in uris:
             for stone in self._covering(uri):
+                if stone.scope is Scope.DOCUMENT and uri == head.key:
+                    continue  # the key lost one document, which is not this one
                 in_log_order = stone.source == self.source and not read_before
                 if not in_log_order and _order(head) <= (stone.created_at, stone.cdid):
                     return True
@@ -175,6 +178,8 @@ class Netting:
             if _takes(target, head) and self._goes_before(head, stone, in_log_order=in_log_order):
                 self._remove(head, stone)
                 hrefs |= {head.key, compose_document(head.owner, head.cdid)}
+                if target.scope is Scope.DOCUMENT:
+                    self._note_lost_document(head.key, stone)
         for head in [standing.head for standing in self._standing.values()]:
             if head.href is None or not (head.href in hrefs or _covers_href(target, head.href)):
                 continue
@@ -187,6 +192,12 @@ class Netting:
         self._referred += [
             Referred(href, stone.created_at, stone.cdid, in_log_order) for href in sorted(hrefs)
         ]
+
+    def _note_lost_document(self, key: str, stone: Tombstone) -> None:
+        """References point at a post by its key: those that come later are barred by a tombstone there."""
+        lost = replace(stone, target=key)
+        self._lost_documents.append(lost)
+        self._by_target.setdefault(key, []).append(lost)
 
     def _goes_before(self, head: Head, stone: Tombstone, *, in_log_order: bool) -> bool:
         """What came before the delete in its own feed goes; of other feeds what is not newer."""
@@ -229,7 +240,7 @@ class Netting:
 
     def memory(self) -> tuple[list[Retirement], list[Tombstone]]:
         """The documents that went, and the deletes."""
-        return list(self._retired.values()), list(self._tombstones.values())
+        return list(self._retired.values()), [*self._tombstones.values(), *self._lost_documents]
 
     def sweeps(self) -> tuple[list[RangeSweep], list[Referred]]:
         """What the deletes ask of keys outside the page."""
