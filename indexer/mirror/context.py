@@ -1,8 +1,10 @@
 """What planning needs to know of the stored state, read inside the page's transaction.
 
 The transaction first takes an advisory lock for each owner that the page concerns (sorted, so that no two
-transactions wait for each other): what is read here then stays true until the commit, also for keys that
-do not exist yet. Pages about different owners run side by side.
+transactions wait for each other), exclusive for owners whose keys it deletes and shared for the others;
+then the rows of its keys. So no delete runs beside a put or a reference that it concerns, and pages without
+deletes run side by side. What is read here then stays true until the commit, but for two servers that put the
+same new key at once: that `put_records` settles.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ class Needs:
     documents: Collection[tuple[str, str]] = ()
     targets: Collection[str] = ()
     owners: Collection[str] = ()
+    deleting_owners: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +67,16 @@ class Context:
     homes: Mapping[str, str] = field(default_factory=dict)
 
 
-async def lock_owners(connection: Connection, owners: Collection[str]) -> None:
-    """Take the advisory locks of these owners for the rest of the transaction."""
-    numbers = sorted(
-        {int.from_bytes(blake2b(o.encode(), digest_size=8).digest(), "big", signed=True) for o in owners}
-    )
+async def lock_owners(connection: Connection, needs: Needs) -> None:
+    """Take the advisory locks of the owners for the rest of the transaction."""
+    exclusive = {_lock_number(owner) for owner in needs.deleting_owners}
+    numbers = sorted(exclusive | {_lock_number(owner) for owner in needs.owners})
     if numbers:
-        await connection.execute(_SQL["lock_owners"], numbers)
+        await connection.execute(_SQL["lock_owners"], numbers, [number in exclusive for number in numbers])
+
+
+def _lock_number(owner: str) -> int:
+    return int.from_bytes(blake2b(owner.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 async def load_context(connection: Connection, needs: Needs) -> Context:

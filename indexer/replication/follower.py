@@ -175,7 +175,7 @@ class Follower:
             await self._apply_pending(run)
 
     def _may_share(self, run: _Run, unit: _Unit) -> bool:
-        """Only rows that are new throughout share a transaction, and only under a cursor that will be stored."""
+        """Only rows that are new throughout share a transaction, under a cursor that will be stored."""
         is_new = not run.seen and (run.horizon_ns is None or (unit.ends_ns or 0) > run.horizon_ns)
         return is_new and cursors.storable(unit.cursor, now=self._clock()) is not None
 

@@ -8,9 +8,10 @@ range sweeps and referred hrefs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from indexer.concrnt.uri import DeleteTarget, Scope, ancestors_of, compose_document
+from indexer.concrnt.uri import DeleteTarget, Scope, ancestors_of, compose_document, owner_of
 from indexer.mirror.changes import Mark, RangeSweep, RecordPut, Referred, Retirement, Tombstone
 from indexer.mirror.context import Context, Head
 
@@ -30,7 +31,13 @@ def target_uri(target: DeleteTarget) -> str:
 
 def covering_targets(uri: str) -> tuple[str, ...]:
     """The delete targets that can cover a canonical key or `ccfs` URI: itself and its ancestors."""
-    return (uri, *ancestors_of(uri)) if uri.startswith("cckv:") else (uri,)
+    return (uri, *_line_of(uri.rpartition("/")[0])) if uri.startswith("cckv:") else (uri,)
+
+
+@lru_cache(maxsize=8192)
+def _line_of(parent: str) -> tuple[str, ...]:
+    """A key and its ancestors; a page's keys share few parents."""
+    return (*ancestors_of(parent), parent)
 
 
 @dataclass(slots=True)
@@ -50,6 +57,8 @@ class Netting:
     _retired: dict[tuple[str, str], Retirement] = field(default_factory=dict)
     _tombstones: dict[str, Tombstone] = field(default_factory=dict)
     _by_target: dict[str, list[Tombstone]] = field(init=False)
+    _owners_with_deletes: set[str] = field(default_factory=set)
+    _referring: dict[str, set[str]] = field(default_factory=dict)  # href → keys
     _lost_documents: list[Tombstone] = field(default_factory=list)
     _sweeps: list[RangeSweep] = field(default_factory=list)
     _referred: list[Referred] = field(default_factory=list)
@@ -60,7 +69,17 @@ class Netting:
         self._keys = set(self._standing)
         self._by_target = {}
         for stone in self.context.tombstones:
-            self._by_target.setdefault(stone.target, []).append(stone)
+            self._note_stone(stone)
+        for head in self.context.heads.values():
+            self._note_href(head)
+
+    def _note_stone(self, stone: Tombstone) -> None:
+        self._by_target.setdefault(stone.target, []).append(stone)
+        self._owners_with_deletes.add(owner_of(stone.target))
+
+    def _note_href(self, head: Head) -> None:
+        if head.href is not None:
+            self._referring.setdefault(head.href, set()).add(head.key)
 
     # --- records
 
@@ -79,7 +98,7 @@ class Netting:
         if self._is_barred(head, read_before=read_before):
             return
         if standing is None:
-            self._standing[key] = _Standing(head, commit)
+            self._stand(head, commit)
             return
         settled_by_time = read_before or standing.head.source != self.source
         if settled_by_time and _order(head) <= _order(standing.head):
@@ -87,7 +106,11 @@ class Netting:
             return
         first = min(standing.head.first_created_at, head.created_at)
         self._retire(standing.head, None)
-        self._standing[key] = _Standing(replace(head, first_created_at=first), commit)
+        self._stand(replace(head, first_created_at=first), commit)
+
+    def _stand(self, head: Head, commit: Commit) -> None:
+        self._standing[head.key] = _Standing(head, commit)
+        self._note_href(head)
 
     def _confirm(self, standing: _Standing, commit: Commit) -> None:
         """The same document again: the owner's own server becomes its source."""
@@ -137,6 +160,8 @@ class Netting:
             if self._href_was_removed(head):
                 return True
         for uri in uris:
+            if owner_of(uri) not in self._owners_with_deletes:
+                continue
             for stone in self._covering(uri):
                 if stone.scope is Scope.DOCUMENT and uri == head.key:
                     continue  # the key lost one document, which is not this one
@@ -171,18 +196,16 @@ class Netting:
             return
         stone = Tombstone(uri, target.scope, commit.created_at, commit.cdid, commit.author, self.source)
         self._tombstones[commit.cdid] = stone
-        self._by_target.setdefault(stone.target, []).append(stone)
+        self._note_stone(stone)
         in_log_order = not read_before
         hrefs = {uri} if target.scope in (Scope.KEY, Scope.DOCUMENT) else set()
-        for head in [standing.head for standing in self._standing.values()]:
-            if _takes(target, head) and self._goes_before(head, stone, in_log_order=in_log_order):
+        for head in self._taken_by(target):
+            if self._goes_before(head, stone, in_log_order=in_log_order):
                 self._remove(head, stone)
                 hrefs |= {head.key, compose_document(head.owner, head.cdid)}
                 if target.scope is Scope.DOCUMENT:
                     self._note_lost_document(head.key, stone)
-        for head in [standing.head for standing in self._standing.values()]:
-            if head.href is None or not (head.href in hrefs or _covers_href(target, head.href)):
-                continue
+        for head in self._referring_to(target, hrefs):
             if self._goes_before(head, stone, in_log_order=in_log_order):
                 self._remove(head, stone)
         if target.scope in (Scope.BELOW, Scope.TREE):
@@ -192,6 +215,23 @@ class Netting:
         self._referred += [
             Referred(href, stone.created_at, stone.cdid, in_log_order) for href in sorted(hrefs)
         ]
+
+    def _taken_by(self, target: DeleteTarget) -> list[Head]:
+        """The page's standing heads that a target names."""
+        if target.scope is Scope.KEY:
+            standing = self._standing.get(target_uri(target))
+            return [] if standing is None else [standing.head]
+        heads = [standing.head for standing in self._standing.values()]
+        return [h for h in heads if target.covers(h.key) or target.covers_document(h.owner, h.cdid)]
+
+    def _referring_to(self, target: DeleteTarget, hrefs: set[str]) -> list[Head]:
+        """The page's standing references to what a target names, or to one of these hrefs."""
+        pointed_at = hrefs & self._referring.keys()
+        if target.scope in (Scope.BELOW, Scope.TREE):
+            pointed_at |= {href for href in self._referring if href[:5] == "cckv:" and target.covers(href)}
+        keys = sorted(key for href in pointed_at for key in self._referring[href])
+        heads = [self._standing[key].head for key in keys if key in self._standing]
+        return [head for head in heads if head.href in pointed_at]
 
     def _note_lost_document(self, key: str, stone: Tombstone) -> None:
         """References point at a post by its key: those that come later are barred by a tombstone there."""

@@ -84,6 +84,7 @@ def needs(rows: Sequence[Row]) -> Needs:
     documents: set[tuple[str, str]] = set()
     targets: set[str] = set()
     owners: set[str] = set()
+    deleting_owners: set[str] = set()
     for row in rows:
         if not isinstance(row, Commit):
             continue
@@ -100,12 +101,12 @@ def needs(rows: Sequence[Row]) -> Needs:
                     cdids.add(row.href.rpartition("/")[2])
         elif row.kind is Kind.DELETE and row.target is not None:
             delete_cdids.add(row.cdid)
-            owners.add(row.target.owner)
+            deleting_owners.add(row.target.owner)
             if row.target.scope is Scope.KEY:
                 keys.add(target_uri(row.target))
             elif row.target.scope is Scope.DOCUMENT:
                 documents.add((row.target.owner, row.target.cdid or ""))
-    return Needs(keys, cdids, delete_cdids, documents, targets, owners)
+    return Needs(keys, cdids, delete_cdids, documents, targets, owners, deleting_owners)
 
 
 def plan(rows: Sequence[Row], context: Context, *, source: str, behind: int, schemas: Schemas) -> Changes:

@@ -56,13 +56,13 @@ class PageWriter:
         """
 
         async def work(connection: Connection) -> Changes:
-            await lock_owners(connection, needs(rows).owners)
+            await lock_owners(connection, needs(rows))
             changes = await self._apply(connection, rows, advance.domain, behind=behind, now=now)
             await self._advance(connection, advance, changes.tally)
             return changes
 
         async def work_row_by_row(connection: Connection) -> Changes:
-            await lock_owners(connection, needs(rows).owners)
+            await lock_owners(connection, needs(rows))
             tally = Tally()
             for position, row in enumerate(rows):
                 done = await self._apply_row(

@@ -1,20 +1,28 @@
 -- Statements that read what planning a page needs to know.
 
 -- name: lock_owners
--- Advisory locks of the owners that a page concerns; the numbers come sorted.
-select count(pg_advisory_xact_lock(number)) from unnest($1::bigint[]) as number
+-- Advisory locks of the owners that a page concerns, exclusive ($2) for those whose keys it deletes; the numbers
+-- come sorted.
+select count(
+  case when exclusive then pg_advisory_xact_lock(number) else pg_advisory_xact_lock_shared(number) end
+)
+from unnest($1::bigint[], $2::boolean[]) as locks (number, exclusive)
 
 -- name: heads_by_key
--- The documents that stand under these keys.
+-- The documents that stand under these keys, held until the end of the transaction.
 select key, owner, schema, href, source, cdid, created_at, first_created_at
 from mirror.records
 where key = any($1::text[])
+order by key
+for update
 
 -- name: heads_by_document
 -- The records that hold these documents, by owner and CDID.
 select r.key, r.owner, r.schema, r.href, r.source, r.cdid, r.created_at, r.first_created_at
 from unnest($1::text[], $2::text[]) as asked (owner, cdid)
 join mirror.records r on r.cdid = asked.cdid and r.owner = asked.owner
+order by r.key
+for update of r
 
 -- name: retired_documents
 -- Which of these documents were replaced or removed before.
