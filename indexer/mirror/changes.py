@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
     from indexer.concrnt.uri import Scope
@@ -49,8 +49,8 @@ class Retirement:
 class Tombstone:
     """A delete, kept for good. `target` is a canonical key or `ccfs` URI.
 
-    With the scope of a document and a key as target: that key lost a document to the delete. It bars references
-    to the key, and no record.
+    With the scope of a document and a key as target: that key lost a document to the delete. It bars
+    references to the key, and no record.
     """
 
     target: str
@@ -152,6 +152,8 @@ class Changes:
 
     source: str
     page_keys: Sequence[str] = ()
+    known_keys: Collection[str] = ()
+    """The keys of the page that had a document before it."""
     puts: Sequence[RecordPut] = ()
     removed_keys: Sequence[str] = ()
     first_created: Mapping[str, datetime] = field(default_factory=dict)

@@ -101,7 +101,9 @@ def _bounds(sweep: RangeSweep) -> tuple[str, str]:
 async def _put_records(connection: Connection, changes: Changes) -> None:
     if changes.puts:
         puts = sorted(changes.puts, key=attrgetter("key"))
-        await connection.execute(_SQL["put_records"], *_columns(puts, _RECORD_COLUMNS))
+        await connection.execute(
+            _SQL["put_records"], *_columns(puts, _RECORD_COLUMNS), list(changes.known_keys)
+        )
     if changes.first_created:
         lowered = sorted(changes.first_created.items())
         await connection.execute(

@@ -213,6 +213,7 @@ class _Page:
         return Changes(
             source=self.source,
             page_keys=netting.keys,
+            known_keys=netting.context.heads.keys(),
             puts=netting.puts(),
             removed_keys=netting.removed_keys(),
             first_created=netting.lowered(),

@@ -79,7 +79,8 @@ delete from mirror.records where key = any($1::text[])
 
 -- name: put_records
 -- Put documents under their keys; planning has decided that they win. The condition settles the one case that
--- planning can not see: another server's follower that puts the same new key at the same time.
+-- planning can not see: another server's follower that puts the same new key at the same time. $12 are the keys
+-- that planning knew.
 insert into mirror.records as r
   (key, owner, author, schema, parent, href, source, cdid, created_at, first_created_at, signed)
 select * from unnest(
@@ -90,7 +91,9 @@ on conflict (key) do update set
   owner = excluded.owner, author = excluded.author, schema = excluded.schema, parent = excluded.parent,
   href = excluded.href, source = excluded.source, cdid = excluded.cdid, created_at = excluded.created_at,
   first_created_at = excluded.first_created_at, signed = excluded.signed
-where r.source = excluded.source or (r.created_at, r.cdid) <= (excluded.created_at, excluded.cdid)
+where r.key = any($12::text[])
+  or r.source = excluded.source
+  or (r.created_at, r.cdid) <= (excluded.created_at, excluded.cdid)
 
 -- name: lower_first_created
 -- An older copy, too old to win, tells that the key is older.
