@@ -205,6 +205,8 @@ class Netting:
                 hrefs |= {head.key, compose_document(head.owner, head.cdid)}
                 if target.scope is Scope.DOCUMENT:
                     self._note_lost_document(head.key, stone)
+                if target.scope is Scope.DOCUMENT:
+                    self._note_lost_document(head.key, stone)
         for head in self._referring_to(target, hrefs):
             if self._goes_before(head, stone, in_log_order=in_log_order):
                 self._remove(head, stone)
@@ -237,7 +239,7 @@ class Netting:
         """References point at a post by its key: those that come later are barred by a tombstone there."""
         lost = replace(stone, target=key)
         self._lost_documents.append(lost)
-        self._by_target.setdefault(key, []).append(lost)
+        self._note_stone(lost)
 
     def _goes_before(self, head: Head, stone: Tombstone, *, in_log_order: bool) -> bool:
         """What came before the delete in its own feed goes; of other feeds what is not newer."""
