@@ -24,7 +24,7 @@ from indexer.api.statistics import statistics_answer
 from indexer.concrnt.client import PeerClient, user_agent
 from indexer.engines.indexes import INDEXES
 from indexer.engines.postgres import PostgresEngine
-from indexer.errors import ExpectedError
+from indexer.errors import ExpectedError, unwrapped
 from indexer.instruments import Instruments, MirrorFigures
 from indexer.mirror.database import Database, StoreUnavailable
 from indexer.mirror.embedded import EmbeddedServerError, start_embedded
@@ -245,29 +245,29 @@ async def open_house(settings: Settings) -> AsyncIterator[House]:
             open_database(dsn, size=_SEARCH_CONNECTIONS, application="indexer search")
         )
         metrics = Metrics(__version__)
-        peers = await stack.enter_async_context(_peers(settings, metrics))
-        house = _wire(settings, database, searching, peers, metrics)
+        instruments = Instruments(metrics)
+        peers = await stack.enter_async_context(_peers(settings, instruments))
+        house = _wire(settings, database, searching, peers, instruments)
         await house.projecting_engine.prepare(INDEXES)
         await house.search_engine.prepare(INDEXES)
         yield house
 
 
-def _peers(settings: Settings, metrics: Metrics) -> PeerClient:
+def _peers(settings: Settings, instruments: Instruments) -> PeerClient:
     crawl = settings.crawl
     return PeerClient(
         user_agent=user_agent(__version__, settings.server.public_url),
         request_timeout=crawl.request_timeout.total_seconds(),
         max_response_bytes=crawl.max_response_bytes,
         host_overrides=crawl.host_overrides,
-        on_request=metrics.observe_peer_request,
+        on_request=instruments.peer_request,
     )
 
 
 def _wire(
-    settings: Settings, database: Database, searching: Database, peers: PeerClient, metrics: Metrics
+    settings: Settings, database: Database, searching: Database, peers: PeerClient, instruments: Instruments
 ) -> House:
     crawl = settings.crawl
-    instruments = Instruments(metrics)
     schemas, servers, queue, feeds = (
         schemas_of(settings),
         Servers(database),
@@ -284,8 +284,8 @@ def _wire(
         metrics=instruments,
         clock=utc_now,
     )
-    _watch(metrics, "mirror", database)
-    _watch(metrics, "search", searching)
+    _watch(instruments.metrics, "mirror", database)
+    _watch(instruments.metrics, "search", searching)
     return House(
         settings=settings,
         database=database,
@@ -294,7 +294,7 @@ def _wire(
         servers=servers,
         queue=queue,
         figures=MirrorFigures(database, layer=crawl.layer),
-        metrics=metrics,
+        metrics=instruments.metrics,
         instruments=instruments,
         discovery=Discovery(
             feeds,
@@ -358,12 +358,11 @@ async def run_up(settings: Settings, *, on_open: Callable[[House], None] | None 
     )
     _say_what_is_not_built_yet(settings)
     try:
-        async with open_house(settings) as house:
-            if on_open is not None:
-                on_open(house)
-            await house.run()
-    except* ExpectedError as group:
-        raise group.exceptions[0] from None
+        with unwrapped():
+            async with open_house(settings) as house:
+                if on_open is not None:
+                    on_open(house)
+                await house.run()
     finally:
         await asyncio.to_thread(end_tracing)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from indexer.app import House, run_up, utc_now
-from indexer.errors import ExpectedError
+from indexer.errors import ExpectedError, unwrapped
 from indexer.mirror.database import StoreUnavailable
 from indexer.mirror.statistics import server_reports, totals
 from indexer.progress import Pace, ProgressSnapshot, seconds_left
@@ -85,20 +85,28 @@ async def run_demo(
 ) -> None:
     """Run the demo until cancelled; `show` is told how far it is twice a second."""
     folder = settings.backends.data_dir / "demo"
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ExpectedError(
+            f"the demo's folder {folder} can not be made ({error.strerror}); "
+            "set backends.dataDir to a folder that can be written",
+            code="data_dir",
+        ) from error
     network = simulated_network(folder / "network", servers=servers, commits=commits, seed=seed, rate=rate)
-    async with network as (seed_domain, overrides, expected), asyncio.TaskGroup() as group:
-        demo_settings = _demo_settings(settings, folder, seed_domain, overrides)
-        watching: list[asyncio.Task[None]] = []
+    with unwrapped():
+        async with network as (seed_domain, overrides, expected), asyncio.TaskGroup() as group:
+            demo_settings = _demo_settings(settings, folder, seed_domain, overrides)
+            watching: list[asyncio.Task[None]] = []
 
-        def opened(house: House) -> None:
-            watching.append(group.create_task(_watch(house, expected, servers, show), name="progress"))
+            def opened(house: House) -> None:
+                watching.append(group.create_task(_watch(house, expected, servers, show), name="progress"))
 
-        try:
-            await run_up(demo_settings, on_open=opened)
-        finally:
-            for task in watching:
-                task.cancel()
+            try:
+                await run_up(demo_settings, on_open=opened)
+            finally:
+                for task in watching:
+                    task.cancel()
 
 
 def _demo_settings(settings: Settings, folder: Path, seed: str, overrides: dict[str, str]) -> Settings:

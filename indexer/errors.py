@@ -7,6 +7,27 @@ reaches the top is a fault of ours and ends in a traceback.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def unwrapped() -> Iterator[None]:
+    """Raise an `ExpectedError` that task groups have wrapped as itself; anything else stays as it is."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        found = group.subgroup(ExpectedError)
+        if found is None:
+            raise
+        error: BaseException = found
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None
+
 
 class ExpectedError(Exception):
     """A command can not do what was asked, for a reason that one sentence tells.

