@@ -1,56 +1,75 @@
-"""One process at work on a database: a session lock that the connection's end gives up.
+"""What one process at a time does on a database: roles, held by a lease in a table.
 
-Until followers lease single servers, one process at a time follows and projects. The lock belongs to a
-connection of its own; when that is lost, PostgreSQL has given the lock up, and so must its holder.
+A lease is kept by renewing it; who stops renewing, because it died or was stopped, loses it when it runs out,
+by the database's clock. Leases survive poolers of transactions, which session locks do not. A holder that was
+paused may go on for a moment after it lost its lease: what roles do is made so that this is harmless
+(discovery only adds; the projector marks again what it could not clear).
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-import asyncpg
 import structlog
 
-from indexer.mirror.database import describe
+from indexer.mirror.database import StoreUnavailable
+from indexer.statements import load
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from indexer.mirror.database import Database
+
 log = structlog.get_logger(__name__)
 
-_KEY = 0x636F6E63_726E7402  # "concrnt", 2
+_SQL = load("indexer.mirror", "queries/leases.sql")
+LEASE_SECONDS = 24.0
+"""How long a lease lasts without renewal: what a killed process held is taken over within this time."""
+RENEWAL_SECONDS = 6.0
 _RETRY_SECONDS = 3.0
 
 
 @asynccontextmanager
-async def sole_worker(dsn: str) -> AsyncIterator[asyncio.Event]:
-    """Wait until this process is the only one at work; the event is set when it no longer is."""
+async def role(database: Database, name: str, holder: str) -> AsyncIterator[asyncio.Event]:
+    """Wait until this process holds the role; the event is set when it no longer does."""
     lost = asyncio.Event()
-    connection = await _acquire(dsn)
+    await _acquire(database, name, holder)
+    renewing = asyncio.create_task(_renew(database, name, holder, lost), name=f"renew {name}")
     try:
-        connection.add_termination_listener(lambda _: lost.set())
         yield lost
     finally:
-        with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
-            await connection.close(timeout=2)
+        renewing.cancel()
+        with suppress(StoreUnavailable):
+            await asyncio.shield(database.execute(_SQL["release"], name, holder))
 
 
-async def _acquire(dsn: str) -> asyncpg.Connection[asyncpg.Record]:
+async def _acquire(database: Database, name: str, holder: str) -> None:
     told = False
     while True:
         try:
-            connection = await asyncpg.connect(
-                dsn, timeout=10, server_settings={"application_name": "indexer lock"}
-            )
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            log.warning("PostgreSQL is away; trying again", why=describe(error))
-        else:
-            if await connection.fetchval("select pg_try_advisory_lock($1)", _KEY):
-                return connection
-            await connection.close()
+            if await database.fetchrow(_SQL["acquire"], name, holder, LEASE_SECONDS) is not None:
+                return
             if not told:
                 told = True
-                log.warning("another process is at work on this database; waiting for it to end")
+                log.info("another process does this already; waiting", role=name)
+        except StoreUnavailable as error:
+            log.warning("PostgreSQL is away; trying again", role=name, why=str(error))
         await asyncio.sleep(_RETRY_SECONDS)
+
+
+async def _renew(database: Database, name: str, holder: str, lost: asyncio.Event) -> None:
+    held_until = time.monotonic() + LEASE_SECONDS
+    while True:
+        await asyncio.sleep(RENEWAL_SECONDS)
+        began = time.monotonic()
+        try:
+            if await database.fetchrow(_SQL["renew"], name, holder, LEASE_SECONDS) is None:
+                break
+            held_until = began + LEASE_SECONDS
+        except StoreUnavailable:
+            if time.monotonic() > held_until:
+                break
+    lost.set()

@@ -22,7 +22,13 @@ create table mirror.servers (
   next_poll_at timestamptz not null,
   commits bigint not null default 0,
   malformed bigint not null default 0,
-  rejected bigint not null default 0
+  rejected bigint not null default 0,
+  -- how long after a run the server is asked again, as it has been of late
+  poll_seconds double precision,
+  -- whoever holds the lease follows; each claim raises the epoch, which every page transaction checks
+  lease_holder text,
+  lease_until timestamptz,
+  lease_epoch bigint not null default 0
 );
 
 create index servers_next_poll_at on mirror.servers (next_poll_at);
@@ -32,8 +38,6 @@ create table mirror.cursors (
   domain text collate "C" primary key references mirror.servers (domain),
   cursor text,
   cursor_ns numeric(30),
-  -- a run that was ended by its page limit goes on exactly at the cursor
-  unfinished boolean not null default false,
   -- digests of the rows of the last page applied: where the rows that were read before end
   seen bigint[] not null default '{}',
   -- set while a log that went back is read again: rows up to this instant are known
@@ -142,3 +146,10 @@ create table mirror.projection_queue (
 ) with (fillfactor = 80);
 
 create index projection_queue_generation on mirror.projection_queue (generation);
+
+-- What one process at a time does: discovery, projection. Kept by renewing, lost by not renewing.
+create table mirror.leases (
+  name text collate "C" primary key,
+  holder text not null,
+  until timestamptz not null
+);

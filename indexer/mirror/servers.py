@@ -49,9 +49,11 @@ class FeedState:
     layer: str | None
     endpoints: Mapping[str, str]
     last_seen_at: datetime | None
+    consecutive_failures: int
+    failing_since: datetime | None
+    poll_seconds: float | None
     cursor: str | None
     cursor_ns: int | None
-    unfinished: bool
     seen: tuple[int, ...]
     replay_until_ns: int | None
     replayed_at: datetime | None
@@ -71,6 +73,18 @@ class WellKnownNote:
 
 
 @dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to follow one server, until it runs out or is claimed again: then `epoch` is old."""
+
+    domain: str
+    epoch: int
+
+
+class LeaseLostError(Exception):
+    """Another process has claimed the server meanwhile; nothing of the transaction was applied."""
+
+
+@dataclass(frozen=True, slots=True)
 class CursorAdvance:
     """How a page moves its feed's cursor.
 
@@ -83,8 +97,19 @@ class CursorAdvance:
     seen: Sequence[int] | None
     latest_post_at: datetime | None = None
     partial_instants: int = 0
+    lease: Lease | None = None
+    """Checked in the page's transaction; None where nobody else can be at work."""
     commits: int = 0
     malformed: int = 0
+
+
+async def check_lease(connection: Connection, lease: Lease | None) -> None:
+    """Raise `LeaseLostError` unless the lease is the newest one; it stays so until the transaction ends."""
+    if (
+        lease is not None
+        and await connection.fetchval(_SQL["check_lease"], lease.domain, lease.epoch) is None
+    ):
+        raise LeaseLostError(lease.domain)
 
 
 async def advance_cursor(connection: Connection, advance: CursorAdvance) -> None:
@@ -163,10 +188,33 @@ class Servers:
 
         await self._database.transaction("note_alias", work)
 
-    async def due(self, *, now: datetime, at_work: Collection[str], limit: int) -> list[str]:
-        """Up to `limit` servers whose time has come, the longest waiting first."""
-        rows = await self._database.fetch(_SQL["due_servers"], now, list(at_work), limit)
-        return [row["domain"] for row in rows]
+    async def claim_due(self, *, now: datetime, limit: int, holder: str, lease_seconds: float) -> list[Lease]:
+        """Lease up to `limit` servers whose time has come, the longest waiting first."""
+
+        async def work(connection: Connection) -> list[Lease]:
+            rows = await connection.fetch(_SQL["claim_due"], now, limit, holder, lease_seconds)
+            return [Lease(row["domain"], row["epoch"]) for row in rows]
+
+        return await self._database.transaction("claim_due", work)
+
+    async def claim(self, domain: str, *, holder: str, lease_seconds: float) -> Lease | None:
+        """Lease one server, whoever holds it; None when it is not known."""
+        row = await self._database.fetchrow(_SQL["claim_one"], domain, holder, lease_seconds)
+        return Lease(row["domain"], row["epoch"]) if row else None
+
+    async def renew(self, leases: Sequence[Lease], *, lease_seconds: float) -> set[str]:
+        """Keep leases; returns the domains of those that are still held."""
+        rows = await self._database.fetch(
+            _SQL["renew_leases"],
+            [held.domain for held in leases],
+            [held.epoch for held in leases],
+            lease_seconds,
+        )
+        return {row["domain"] for row in rows}
+
+    async def release(self, lease: Lease) -> None:
+        """Give a lease up; one that was lost is left alone."""
+        await self._database.execute(_SQL["release_lease"], lease.domain, lease.epoch)
 
     async def next_due(self, *, at_work: Collection[str]) -> datetime | None:
         """When the next server is due; None when there is none."""
@@ -189,39 +237,64 @@ class Servers:
         await self._database.execute(_SQL["enter_state"], domain, state.value)
 
     async def set_aside(
-        self, domain: str, state: ServerState, *, next_poll_at: datetime, now: datetime, why: str
+        self, lease: Lease, state: ServerState, *, next_poll_at: datetime, now: datetime, why: str
     ) -> None:
         """The server is not followed for now (no endpoint, another layer)."""
-        await self._database.execute(_SQL["set_state"], domain, state.value, next_poll_at, now, why)
-        await self._database.execute(_SQL["mark_server"], domain, now)
+        await self._end("set_aside", lease, now, ("set_state", state.value, next_poll_at, now, why))
 
     async def finish(
-        self, domain: str, *, drained: bool, state: ServerState, next_poll_at: datetime, now: datetime
+        self,
+        lease: Lease,
+        *,
+        drained: bool,
+        state: ServerState,
+        next_poll_at: datetime,
+        poll_seconds: float,
+        now: datetime,
     ) -> None:
         """A run went well: it drained the feed, or was ended by its page limit."""
+        await self._end(
+            "finish_run",
+            lease,
+            now,
+            ("finish_drained" if drained else "finish_yielded", now),
+            ("succeed", state.value, next_poll_at, now, poll_seconds),
+        )
 
-        async def work(connection: Connection) -> None:
-            await connection.execute(_SQL["finish_drained" if drained else "finish_yielded"], domain, now)
-            await connection.execute(_SQL["succeed"], domain, state.value, next_poll_at, now)
-            await connection.execute(_SQL["mark_server"], domain, now)
-
-        await self._database.transaction("finish_run", work, durable=False)
-
-    async def wait(self, domain: str, *, until: datetime, now: datetime, why: str) -> None:
+    async def wait(self, lease: Lease, *, until: datetime, now: datetime, why: str) -> None:
         """The server asked for quiet: no failure."""
-        await self._database.execute(_SQL["wait_as_told"], domain, until, now, why)
+        await self._end("wait_as_told", lease, now, ("wait_as_told", until, now, why))
 
     async def fail(
-        self, domain: str, failure_class: str, *, next_poll_at: datetime, now: datetime, why: str
+        self,
+        lease: Lease,
+        failure_class: str,
+        *,
+        state: ServerState,
+        next_poll_at: datetime,
+        now: datetime,
+        why: str,
     ) -> None:
         """A run failed."""
+        await self._end(
+            "fail_run",
+            lease,
+            now,
+            ("finish_failed", now),
+            ("fail", failure_class, next_poll_at, now, why, state.value),
+        )
+
+    async def _end(self, name: str, lease: Lease, now: datetime, *steps: tuple[object, ...]) -> None:
+        """Store how a run ended and give its lease up, in one transaction. Raises `LeaseLostError`."""
 
         async def work(connection: Connection) -> None:
-            await connection.execute(_SQL["finish_failed"], domain, now)
-            await connection.execute(_SQL["fail"], domain, failure_class, next_poll_at, now, why)
-            await connection.execute(_SQL["mark_server"], domain, now)
+            await check_lease(connection, lease)
+            for statement, *arguments in steps:
+                await connection.execute(_SQL[str(statement)], lease.domain, *arguments)
+            await connection.execute(_SQL["mark_server"], lease.domain, now)
+            await connection.execute(_SQL["release_lease"], lease.domain, lease.epoch)
 
-        await self._database.transaction("fail_run", work)
+        await self._database.transaction(name, work, durable=False)
 
     async def read_again(self, domain: str, *, now: datetime) -> None:
         """The log went back: forget the cursor, remember that rows up to it are known."""
@@ -235,9 +308,11 @@ def _feed_state(row: asyncpg.Record) -> FeedState:
         layer=row["layer"],
         endpoints=json.loads(row["endpoints"]),
         last_seen_at=row["last_seen_at"],
+        consecutive_failures=row["consecutive_failures"],
+        failing_since=row["failing_since"],
+        poll_seconds=row["poll_seconds"],
         cursor=row["cursor"],
         cursor_ns=None if row["cursor_ns"] is None else int(row["cursor_ns"]),
-        unfinished=row["unfinished"],
         seen=tuple(row["seen"]),
         replay_until_ns=None if row["replay_until_ns"] is None else int(row["replay_until_ns"]),
         replayed_at=row["replayed_at"],

@@ -55,10 +55,10 @@ class Step(Enum):
 
 
 def first_request(state: FeedState, *, overlap_ns: int) -> Position | None:
-    """Where a run begins: `overlap` before the cursor; at it after a run that its page limit ended."""
+    """Where a run begins: `overlap` before the cursor, as the server wrote it where there is none."""
     if state.cursor is None or state.cursor_ns is None:
         return None
-    if state.unfinished or overlap_ns == 0:
+    if overlap_ns == 0:
         return Position(state.cursor, state.cursor_ns)
     return Position.at(state.cursor_ns - overlap_ns)
 

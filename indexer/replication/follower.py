@@ -10,6 +10,7 @@ A store that is away ends the run and is nobody's fault (`StoreUnavailable` is r
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
@@ -24,16 +25,17 @@ from indexer.replication.cursor import Position, Step
 from indexer.replication.page import Rows, digest_of, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from indexer.concrnt.pages import Item, Page
     from indexer.mirror.changes import Changes
-    from indexer.mirror.servers import FeedState
+    from indexer.mirror.servers import FeedState, Lease
     from indexer.replication.feeds import Feeds
     from indexer.replication.plan import Schemas
     from indexer.replication.writer import PageWriter
 
 log = structlog.get_logger(__name__)
+_PAGE_GRACE_SECONDS = 10.0
 
 INSTANT_LIMIT = 100
 """How many rows of a stalled instant are asked for from each end, whatever `pageLimit` says."""
@@ -73,6 +75,7 @@ class Ended:
     """How a run ended that met no failure."""
 
     drained: bool
+    new_rows: int = 0
     clock_ahead: bool = False
     went_back: bool = False
 
@@ -99,10 +102,16 @@ class _Run:
     seen_in_order: tuple[int, ...]
     seen: set[int]
     row_stands: bool
+    lease: Lease | None = None
     clock_ahead: bool = False
     pages: int = 0
+    new_rows: int = 0
     last_page: tuple[int, ...] = ()
     pending: _Unit | None = None
+
+    def ended(self, *, drained: bool, went_back: bool = False) -> Ended:
+        """How the run ended."""
+        return Ended(drained, self.new_rows, self.clock_ahead, went_back)
 
 
 class Follower:
@@ -125,13 +134,16 @@ class Follower:
         self._metrics = metrics
         self._clock = clock
 
-    async def follow(self, state: FeedState, template: str) -> Ended:
+    async def follow(
+        self, state: FeedState, template: str, *, lease: Lease | None = None, goes_on: bool = False
+    ) -> Ended:
         """Read the feed until it is drained or the run's pages are used up.
 
-        Raises `PeerError` when the other server fails, `StoreUnavailable` when ours does.
+        With `goes_on` it begins exactly at the cursor: the run before was ended by its page limit. Raises
+        `PeerError` when the other server fails, `StoreUnavailable` when ours does, `LeaseLostError`.
         """
-        run = _begin(state, template)
-        overlap_ns = self._settings.overlap // timedelta(microseconds=1) * 1000
+        run = _begin(state, template, lease)
+        overlap_ns = 0 if goes_on else self._settings.overlap // timedelta(microseconds=1) * 1000
         ahead = self._read_ahead(run, cursors.first_request(state, overlap_ns=overlap_ns))
         try:
             while True:
@@ -148,7 +160,7 @@ class Follower:
                 await self._go_forward(run, fetched, more_ready=ahead.has_ready())
                 if run.pages >= self._settings.max_pages:
                     await self._apply_pending(run)
-                    return Ended(drained=False, clock_ahead=run.clock_ahead)
+                    return run.ended(drained=False)
         finally:
             await ahead.close()
 
@@ -183,12 +195,12 @@ class Follower:
         """The feed is drained. The cursor becomes `prev` of its last page, where that is newer."""
         await self._apply_pending(run)
         if await self._log_went_back(run):
-            return Ended(drained=True, went_back=True)
+            return run.ended(drained=True, went_back=True)
         cursor = None
         if page.prev is not None and page.prev_ns is not None:
             cursor = Position(page.prev, page.prev_ns)
         await self._apply(run, _Unit(self._rows(page.items), cursor, None))
-        return Ended(drained=True, clock_ahead=run.clock_ahead)
+        return run.ended(drained=True)
 
     async def _log_went_back(self, run: _Run) -> bool:
         """Ask once at exactly the cursor, where no answer has shown a row there or past it."""
@@ -271,13 +283,26 @@ class Follower:
             cursor_ns=to_store.ns if to_store else None,
             seen=_seen_after(run, unit.rows, unit.ends_ns),
             partial_instants=unit.partial_instants,
+            lease=run.lease,
         )
         run.last_page = unit.rows.digests[-INSTANT_LIMIT:]
-        changes = await self._page_writer.write(unit.rows.rows, advance, behind=behind, now=now)
+        changes = await _to_its_end(self._page_writer.write(unit.rows.rows, advance, behind=behind, now=now))
+        run.new_rows += changes.tally.commits
         self._metrics.pages_applied(run.domain, unit.pages, changes)
 
 
-def _begin(state: FeedState, template: str) -> _Run:
+async def _to_its_end(writing: Coroutine[None, None, Changes]) -> Changes:
+    """Let a page in hand be applied whole, also when the run is cancelled meanwhile."""
+    task = asyncio.ensure_future(writing)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=_PAGE_GRACE_SECONDS)
+        task.cancel()
+        raise
+
+
+def _begin(state: FeedState, template: str, lease: Lease | None) -> _Run:
     stored = None
     if state.cursor is not None and state.cursor_ns is not None:
         stored = Position(state.cursor, state.cursor_ns)
@@ -290,6 +315,7 @@ def _begin(state: FeedState, template: str) -> _Run:
         seen_in_order=state.seen,
         seen=set(state.seen),
         row_stands=False,
+        lease=lease,
     )
 
 

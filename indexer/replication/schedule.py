@@ -1,18 +1,21 @@
 """When which server is asked: the loop that keeps followers at work.
 
 What it owns: which servers this process is at work on, and how a run's outcome becomes the server's
-state and next poll, stored in PostgreSQL. Ordering: the longest waiting server first, at most
+state and next poll, stored in PostgreSQL. Any number of processes share the servers: one is claimed with a
+lease that is renewed while its run lasts, and every transaction of the run checks that the lease is still the
+newest, so that a holder that slept can change nothing. Ordering: the longest waiting server first, at most
 `concurrency` at once; a server that used up its pages goes to the end of the line. What a crash leaves:
-nothing in memory matters, due times are stored. One server's failures never delay another.
-
-Polling is plain for now: healthy servers every `min_poll_interval`, failing ones every
-`incremental_interval`.
+nothing in memory matters, due times and leases are stored, and leases run out. Cancelled, it lets the page
+in hand finish and gives its leases up. One server's failures never delay another.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import random
 import time
+import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
@@ -22,7 +25,9 @@ import structlog
 from indexer.concrnt.client import FailureClass, PeerError
 from indexer.concrnt.wellknown import REPLICATION
 from indexer.mirror.database import StoreUnavailable
-from indexer.mirror.servers import FeedState, ServerState, WellKnownNote
+from indexer.mirror.lock import LEASE_SECONDS, RENEWAL_SECONDS
+from indexer.mirror.servers import FeedState, Lease, LeaseLostError, ServerState, WellKnownNote
+from indexer.replication import policy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -78,7 +83,10 @@ class Schedule:
         metrics: ScheduleMetrics,
         clock: Callable[[], datetime],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
+        holder: str | None = None,
     ) -> None:
+        """`chance` gives numbers from 0 to 1, for jitter; `holder` names this process in leases."""
         self._follower = follower
         self._feeds = feeds
         self._servers = servers
@@ -86,24 +94,23 @@ class Schedule:
         self._metrics = metrics
         self._clock = clock
         self._sleep = sleep
-        self._at_work: dict[str, asyncio.Task[bool]] = {}
+        self._chance = chance
+        self._holder = holder or uuid.uuid4().hex
+        self._at_work: dict[Lease, asyncio.Task[bool]] = {}
+        self._goes_on: set[str] = set()
+        """Servers whose last run, in this process, was ended by its page limit."""
         self._wake = asyncio.Event()
-        self._stopping = False
 
     def wake(self) -> None:
         """Look for due servers now: discovery found some, or an operator asked."""
         self._wake.set()
 
-    async def stop(self) -> None:
-        """Start no more runs and wait for the pages in hand."""
-        self._stopping = True
-        self._wake.set()
-
     async def run(self) -> None:
-        """Keep followers at work until stopped. Never raises for a server's fault or a store that is away."""
+        """Keep followers at work until cancelled. Never raises for a server's fault or a store that is away."""
         troubles = 0
         async with asyncio.TaskGroup() as group:
-            while not self._stopping:
+            group.create_task(self._keep_leases(), name="renew leases")
+            while True:
                 self._wake.clear()
                 try:
                     await self._start_due(group)
@@ -125,21 +132,38 @@ class Schedule:
         free = self._settings.concurrency - len(self._at_work)
         if free <= 0:
             return True
-        due = await self._servers.due(now=self._clock(), at_work=list(self._at_work), limit=free)
-        started = [self._start(group, domain) for domain in due]
+        leases = await self._servers.claim_due(
+            now=self._clock(), limit=free, holder=self._holder, lease_seconds=LEASE_SECONDS
+        )
+        started = [self._start(group, lease) for lease in leases]
         if started:
             group.create_task(self._observe_pass(started, time.monotonic()))
         return bool(started or self._at_work)
 
-    def _start(self, group: asyncio.TaskGroup, domain: str) -> asyncio.Task[bool]:
-        task = group.create_task(self.follow(domain), name=f"follow {domain}")
-        self._at_work[domain] = task
-        task.add_done_callback(lambda _: self._ended(domain))
+    def _start(self, group: asyncio.TaskGroup, lease: Lease) -> asyncio.Task[bool]:
+        task = group.create_task(self._follow_leased(lease), name=f"follow {lease.domain}")
+        self._at_work[lease] = task
+        task.add_done_callback(lambda _: self._ended(lease))
         return task
 
-    def _ended(self, domain: str) -> None:
-        self._at_work.pop(domain, None)
+    def _ended(self, lease: Lease) -> None:
+        self._at_work.pop(lease, None)
         self._wake.set()
+
+    async def _keep_leases(self) -> None:
+        """Renew the leases of the runs under way; a run whose lease is lost is ended."""
+        while True:
+            await asyncio.sleep(RENEWAL_SECONDS)
+            leases = list(self._at_work)
+            try:
+                held = await self._servers.renew(leases, lease_seconds=LEASE_SECONDS)
+            except StoreUnavailable as error:
+                log.warning("leases could not be renewed", why=str(error))
+                continue
+            for lease in leases:
+                if lease.domain not in held and (task := self._at_work.get(lease)) is not None:
+                    log.warning("a lease was lost", server=lease.domain)
+                    task.cancel()
 
     async def _observe_pass(self, tasks: list[asyncio.Task[bool]], started: float) -> None:
         results = await asyncio.gather(*tasks, return_exceptions=True)
@@ -149,7 +173,7 @@ class Schedule:
     async def _seconds_to_next(self) -> float:
         if len(self._at_work) >= self._settings.concurrency:
             return _IDLE_SECONDS
-        due = await self._servers.next_due(at_work=list(self._at_work))
+        due = await self._servers.next_due(at_work=[lease.domain for lease in self._at_work])
         if due is None:
             return _IDLE_SECONDS
         return min(max((due - self._clock()).total_seconds(), 0.0), _IDLE_SECONDS)
@@ -167,45 +191,64 @@ class Schedule:
     # --- one run
 
     async def follow(self, domain: str) -> bool:
+        """Claim one server, whoever has it, and make one run over it; whether it went well."""
+        lease = await self._servers.claim(domain, holder=self._holder, lease_seconds=LEASE_SECONDS)
+        return lease is None or await self._follow_leased(lease)
+
+    async def _follow_leased(self, lease: Lease) -> bool:
         """One run over one server, its outcome stored; whether it went well."""
         started = time.monotonic()
         try:
-            ok = await self._follow(domain)
+            ok = await self._follow(lease)
         except StoreUnavailable as error:
-            log.warning("a run was cut off: the mirror is away", server=domain, why=str(error))
+            log.warning("a run was cut off: the mirror is away", server=lease.domain, why=str(error))
             await self._sleep(_STORE_RETRY_SECONDS[1])  # it is due at once: no hot loop
             return False
-        self._metrics.server_crawled(domain, "ok" if ok else "error", time.monotonic() - started)
+        except LeaseLostError:
+            log.warning("a run was cut off: its lease is lost", server=lease.domain)
+            return False
+        except asyncio.CancelledError:
+            with contextlib.suppress(StoreUnavailable):
+                await asyncio.shield(self._servers.release(lease))
+            raise
+        self._metrics.server_crawled(lease.domain, "ok" if ok else "error", time.monotonic() - started)
         return ok
 
-    async def _follow(self, domain: str) -> bool:
+    async def _follow(self, lease: Lease) -> bool:
+        domain = lease.domain
         state = await self._servers.state_of(domain)
         if state is None:
             return True
         try:
-            endpoints = await self._endpoints(state)
+            endpoints = await self._endpoints(state, lease)
             if endpoints is None:
                 return True
             template = endpoints.get(REPLICATION)
             if template is None:
-                await self._set_aside(domain, ServerState.NO_ENDPOINT, "it publishes no replication endpoint")
+                await self._set_aside(lease, ServerState.NO_ENDPOINT, "it publishes no replication endpoint")
                 return True
             begun = await self._servers.begin(domain)
             assert begun is not None
             if begun.cursor is None and state.state is ServerState.DISCOVERED:
                 await self._servers.enter_state(domain, ServerState.BACKFILLING)
-            await self._store_end(begun, await self._follower.follow(begun, template))
+            goes_on = domain in self._goes_on
+            self._goes_on.discard(domain)
+            ended = await self._follower.follow(begun, template, lease=lease, goes_on=goes_on)
+            await self._store_end(begun, ended, lease)
         except PeerError as error:
-            await self._store_failure(domain, error)
+            await self._store_failure(state, error, lease)
             return error.failure is FailureClass.RATE_LIMITED
         return True
 
-    async def _set_aside(self, domain: str, state: ServerState, why: str) -> None:
+    async def _set_aside(self, lease: Lease, state: ServerState, why: str) -> None:
         now = self._clock()
-        next_poll = now + self._settings.incremental_interval
-        await self._servers.set_aside(domain, state, next_poll_at=next_poll, now=now, why=why)
+        next_poll = now + self._jittered(self._settings.incremental_interval)
+        await self._servers.set_aside(lease, state, next_poll_at=next_poll, now=now, why=why)
 
-    async def _endpoints(self, state: FeedState) -> dict[str, str] | None:
+    def _jittered(self, length: timedelta) -> timedelta:
+        return policy.with_jitter(length, self._chance)
+
+    async def _endpoints(self, state: FeedState, lease: Lease) -> dict[str, str] | None:
         """The server's endpoints, from its own well-known where that was read too long ago.
 
         None when the server is not to be followed: it is of another layer, or another server's alias.
@@ -224,9 +267,7 @@ class Schedule:
             return None
         await self._servers.note_well_known(state.domain, _note(well_known), now=now)
         if self._settings.layer and well_known.layer != self._settings.layer:
-            await self._set_aside(
-                state.domain, ServerState.WRONG_LAYER, f"its layer is {well_known.layer!r:.100}"
-            )
+            await self._set_aside(lease, ServerState.WRONG_LAYER, f"its layer is {well_known.layer!r:.100}")
             return None
         return dict(well_known.endpoints)
 
@@ -238,49 +279,69 @@ class Schedule:
         await self._servers.note_alias(state.domain, named, now=now)
         log.info("a host is another server's alias", host=state.domain, server=named)
 
-    async def _store_end(self, state: FeedState, ended: Ended) -> None:
+    async def _store_end(self, state: FeedState, ended: Ended, lease: Lease) -> None:
         now = self._clock()
-        if ended.went_back:
-            await self._read_again(state, now)
-            return
-        replayed_lately = state.replayed_at is not None and now - state.replayed_at < REPLAY_INTERVAL
-        if ended.clock_ahead:
-            shown = ServerState.CLOCK_AHEAD
-        elif replayed_lately:
-            shown = ServerState.LOG_WENT_BACK
-        else:
-            shown = ServerState.FOLLOWING if ended.drained else ServerState.BACKFILLING
-        next_poll = now + self._settings.min_poll_interval if ended.drained else now
+        interval = policy.next_interval(
+            None if state.poll_seconds is None else timedelta(seconds=state.poll_seconds),
+            found_new=ended.new_rows > 0,
+            shortest=self._settings.min_poll_interval,
+            longest=self._settings.incremental_interval,
+        )
+        again = ended.went_back and await self._read_again(state, now)
+        drained = ended.drained and not again
+        if not drained and not again:
+            self._goes_on.add(state.domain)
         await self._servers.finish(
-            state.domain, drained=ended.drained, state=shown, next_poll_at=next_poll, now=now
+            lease,
+            drained=drained,
+            state=_shown_after(state, ended, now),
+            next_poll_at=now + self._jittered(interval) if drained else now,
+            poll_seconds=interval.total_seconds(),
+            now=now,
         )
 
-    async def _read_again(self, state: FeedState, now: datetime) -> None:
+    async def _read_again(self, state: FeedState, now: datetime) -> bool:
+        """A log went back: begin it anew, at most once a day; whether that is to be done now."""
         again = state.replayed_at is None or now - state.replayed_at >= REPLAY_INTERVAL
         log.warning("a log went back", server=state.domain, cursor=state.cursor, read_again=again)
         if again:
             await self._servers.read_again(state.domain, now=now)
-        next_poll = now if again else now + self._settings.min_poll_interval
-        await self._servers.finish(
-            state.domain, drained=not again, state=ServerState.LOG_WENT_BACK, next_poll_at=next_poll, now=now
-        )
+        return again
 
-    async def _store_failure(self, domain: str, error: PeerError) -> None:
+    async def _store_failure(self, state: FeedState, error: PeerError, lease: Lease) -> None:
         now = self._clock()
+        interval = self._settings.min_poll_interval
+        if state.poll_seconds is not None:
+            interval = max(interval, timedelta(seconds=state.poll_seconds))
         if error.failure is FailureClass.RATE_LIMITED:
-            wait = self._settings.min_poll_interval
+            wait = self._jittered(interval)
             if error.retry_after is not None:
                 wait = min(timedelta(seconds=error.retry_after), LONGEST_WAIT)
-            await self._servers.wait(domain, until=now + wait, now=now, why=str(error))
+            await self._servers.wait(lease, until=now + wait, now=now, why=str(error))
             return
-        log.info("a server failed", server=domain, failure=error.failure.value, why=str(error))
+        failures = state.consecutive_failures + 1
+        stale = policy.is_stale(failures, state.failing_since, now=now)
+        delay = self._jittered(policy.failure_delay(failures, interval=interval, stale=stale))
+        log.info("a server failed", server=state.domain, failure=error.failure.value, why=str(error))
         await self._servers.fail(
-            domain,
+            lease,
             error.failure.value,
-            next_poll_at=now + self._settings.incremental_interval,
+            state=ServerState.STALE if stale else ServerState.BACKING_OFF,
+            next_poll_at=now + delay,
             now=now,
             why=str(error),
         )
+
+
+def _shown_after(state: FeedState, ended: Ended, now: datetime) -> ServerState:
+    """The state that a server shows after a run that went well."""
+    if ended.went_back:
+        return ServerState.LOG_WENT_BACK
+    if ended.clock_ahead:
+        return ServerState.CLOCK_AHEAD
+    if state.replayed_at is not None and now - state.replayed_at < REPLAY_INTERVAL:
+        return ServerState.LOG_WENT_BACK
+    return ServerState.FOLLOWING if ended.drained else ServerState.BACKFILLING
 
 
 def _note(well_known: WellKnown) -> WellKnownNote:

@@ -19,7 +19,7 @@ from indexer.mirror.changes import Changes, Tally
 from indexer.mirror.context import load_context, lock_owners
 from indexer.mirror.database import describe
 from indexer.mirror.pages import apply_changes, keep_dead_letters
-from indexer.mirror.servers import advance_cursor
+from indexer.mirror.servers import advance_cursor, check_lease
 from indexer.replication.plan import dead_letter, needs, plan
 
 if TYPE_CHECKING:
@@ -56,12 +56,14 @@ class PageWriter:
         """
 
         async def work(connection: Connection) -> Changes:
+            await check_lease(connection, advance.lease)
             await lock_owners(connection, needs(rows))
             changes = await self._apply(connection, rows, advance.domain, behind=behind, now=now)
             await self._advance(connection, advance, changes.tally)
             return changes
 
         async def work_row_by_row(connection: Connection) -> Changes:
+            await check_lease(connection, advance.lease)
             await lock_owners(connection, needs(rows))
             tally = Tally()
             for position, row in enumerate(rows):

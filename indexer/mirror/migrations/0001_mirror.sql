@@ -32,8 +32,6 @@ create table mirror.cursors (
   domain text collate "C" primary key references mirror.servers (domain),
   cursor text,
   cursor_ns numeric(30),
-  -- a run that was ended by its page limit goes on exactly at the cursor
-  unfinished boolean not null default false,
   -- digests of the rows of the last page applied: where the rows that were read before end
   seen bigint[] not null default '{}',
   -- set while a log that went back is read again: rows up to this instant are known

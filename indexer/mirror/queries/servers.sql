@@ -45,23 +45,56 @@ on conflict (alias) do update set domain = excluded.domain, seen_at = excluded.s
 delete from mirror.servers s
 where s.domain = $1 and not exists (select from mirror.cursors c where c.domain = s.domain)
 
--- name: due_servers
--- Servers whose time has come, the longest waiting first, those at work left out.
-select domain from mirror.servers
-where next_poll_at <= $1 and state <> 'paused' and domain <> all($2::text[])
-order by next_poll_at, domain
-limit $3
+-- name: claim_due
+-- Lease servers whose time has come, the longest waiting first. $1 now, $2 at most, $3 holder, $4 seconds.
+-- The database's clock decides how long a lease lasts.
+with due as (
+  select domain, next_poll_at from mirror.servers
+  where next_poll_at <= $1 and state <> 'paused' and (lease_until is null or lease_until <= clock_timestamp())
+  order by next_poll_at, domain
+  limit $2
+  for update skip locked
+), claimed as (
+  update mirror.servers s set
+    lease_holder = $3, lease_until = clock_timestamp() + make_interval(secs => $4), lease_epoch = s.lease_epoch + 1
+  from due
+  where s.domain = due.domain
+  returning s.domain, s.lease_epoch, due.next_poll_at
+)
+select domain, lease_epoch as epoch from claimed order by next_poll_at, domain
+
+-- name: claim_one
+-- Lease one server, whoever holds it: for commands and tests.
+update mirror.servers set
+  lease_holder = $2, lease_until = clock_timestamp() + make_interval(secs => $3), lease_epoch = lease_epoch + 1
+where domain = $1
+returning domain, lease_epoch as epoch
+
+-- name: renew_leases
+-- Keep leases; those that another process has taken are not among the answers.
+update mirror.servers s set lease_until = clock_timestamp() + make_interval(secs => $3)
+from unnest($1::text[], $2::bigint[]) as held (domain, epoch)
+where s.domain = held.domain and s.lease_epoch = held.epoch
+returning s.domain
+
+-- name: release_lease
+-- Give a lease up.
+update mirror.servers set lease_holder = null, lease_until = null where domain = $1 and lease_epoch = $2
+
+-- name: check_lease
+-- Whether a lease is still the newest, kept so until the end of the transaction.
+select true as held from mirror.servers where domain = $1 and lease_epoch = $2 for no key update
 
 -- name: next_due
 -- When the next server is due, those at work left out.
-select min(next_poll_at) from mirror.servers
+select min(greatest(next_poll_at, lease_until)) from mirror.servers
 where state <> 'paused' and domain <> all($1::text[])
 
 -- name: feed_state
 -- Where a server's feed stands, and what the server said of itself.
 select
-  s.domain, s.layer, s.endpoints, s.last_seen_at, s.state, s.consecutive_failures,
-  c.cursor, c.cursor_ns, coalesce(c.unfinished, false) as unfinished,
+  s.domain, s.layer, s.endpoints, s.last_seen_at, s.state, s.consecutive_failures, s.failing_since,
+  s.poll_seconds, c.cursor, c.cursor_ns,
   coalesce(c.seen, '{}') as seen, c.replay_until_ns, c.replayed_at
 from mirror.servers s
 left join mirror.cursors c using (domain)
@@ -86,7 +119,6 @@ insert into mirror.cursors (domain) values ($1) on conflict (domain) do nothing
 update mirror.cursors set
   cursor = case when coalesce($3 >= cursor_ns, $3 is not null) then $2 else cursor end,
   cursor_ns = case when coalesce($3 >= cursor_ns, $3 is not null) then $3 else cursor_ns end,
-  unfinished = true,
   seen = coalesce($4, seen),
   latest_post_at = greatest(latest_post_at, $5),
   partial_instants = partial_instants + $6
@@ -99,28 +131,28 @@ update mirror.servers set commits = commits + $2, malformed = malformed + $3 whe
 -- name: finish_drained
 -- The feed was read to its end.
 update mirror.cursors set
-  caught_up = true, caught_up_at = $2, last_finished_at = $2, unfinished = false, replay_until_ns = null
+  caught_up = true, caught_up_at = $2, last_finished_at = $2, replay_until_ns = null
 where domain = $1
 
 -- name: finish_yielded
--- The run was ended by its page limit; the next one goes on exactly at the cursor.
-update mirror.cursors set caught_up = false, last_finished_at = $2, unfinished = true where domain = $1
+-- The run was ended by its page limit.
+update mirror.cursors set caught_up = false, last_finished_at = $2 where domain = $1
 
 -- name: finish_failed
 -- The run failed; what was read stays.
-update mirror.cursors set last_finished_at = $2, unfinished = false where domain = $1
+update mirror.cursors set last_finished_at = $2 where domain = $1
 
 -- name: read_again
 -- The log went back: read it from its start, at most once a day. Rows up to the old cursor are known.
 update mirror.cursors set
-  cursor = null, cursor_ns = null, seen = '{}', unfinished = false,
+  cursor = null, cursor_ns = null, seen = '{}',
   replay_until_ns = greatest(cursor_ns, replay_until_ns), replayed_at = $2
 where domain = $1
 
 -- name: succeed
 -- A run went well.
 update mirror.servers set
-  state = $2, next_poll_at = $3, last_crawled_at = $4,
+  state = $2, next_poll_at = $3, last_crawled_at = $4, poll_seconds = $5,
   consecutive_failures = 0, failure_class = null, failing_since = null
 where domain = $1
 
@@ -134,7 +166,7 @@ where domain = $1
 -- name: fail
 -- A run failed.
 update mirror.servers set
-  state = 'backing_off', failure_class = $2, next_poll_at = $3, last_crawled_at = $4,
+  state = $6, failure_class = $2, next_poll_at = $3, last_crawled_at = $4,
   consecutive_failures = consecutive_failures + 1, failing_since = coalesce(failing_since, $4),
   last_error = $5, last_error_at = $4
 where domain = $1
