@@ -180,7 +180,8 @@ class Follower:
         if run.pending is None:
             run.pending = unit
         else:
-            run.pending.rows += unit.rows
+            again = cursors.shared_rows(run.pending.rows.digests[-INSTANT_LIMIT:], unit.rows.digests)
+            run.pending.rows += Rows(unit.rows.rows[again:], unit.rows.digests[again:])
             run.pending.cursor, run.pending.ends_ns = unit.cursor, unit.ends_ns
             run.pending.pages += 1
         if not more_ready or len(run.pending.rows.rows) >= SHARED_ROWS:
@@ -277,6 +278,8 @@ class Follower:
         behind = cursors.rows_read_before(
             unit.rows.digests, ends_ns=unit.ends_ns, horizon_ns=run.horizon_ns, seen=run.seen
         )
+        # Where a page boundary parts an instant, its first rows come again with the next page.
+        behind = max(behind, cursors.shared_rows(run.last_page, unit.rows.digests))
         advance = CursorAdvance(
             domain=run.domain,
             cursor=to_store.text if to_store else None,

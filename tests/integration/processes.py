@@ -26,7 +26,7 @@ _TABLES = {
     "records": "select key, owner, author, schema, parent, href, cdid, created_at, first_created_at, signed"
     " from mirror.records order by key",
     "sources": "select key, source from mirror.records order by key",
-    "acks": "select acker, ackee, schema, valid, created_at, cdid from mirror.acks order by 1, 2, 3",
+    "acks": "select acker, ackee, schema, valid, created_at from mirror.acks order by 1, 2, 3",
     "entities": "select ccid, domain, created_at, cdid, signed from mirror.entities order by 1",
     "tombstones": "select target, scope, created_at, cdid, author from mirror.tombstones order by 1, 2, 3, 4",
     "dead letters": "select domain, digest, kind, reason, commit from mirror.dead_letters order by 1, 2",

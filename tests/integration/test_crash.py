@@ -154,11 +154,20 @@ async def _crash_trial(
         for store in stores:
             assert await run_until_drained(folder, seed, overrides, store.dsn) == 0
         await _no_cursor_is_ahead(network, crashed)
-        assert await crashed.cursors() == await undisturbed.cursors()
+    visible = {d: sum(not row.hidden for row in server.log) for d, server in network.servers.items()}
+    for store in stores:
+        assert {domain: count for domain, count, _ in (await store.tables())["counts"]} == visible
     return await crashed.tables(), await undisturbed.tables()
 
 
 def _differences(crashed: Tables, undisturbed: Tables) -> dict[str, tuple[int, int, list[Any]]]:
+    """Tables that differ: how long they are, and rows that only the first has.
+
+    Whether a reference went with its post or was barred afterwards, and so is retired or not, depends on which
+    server's feed was read first, not on crashes.
+    """
+    for tables in (crashed, undisturbed):
+        tables["retired"] = [row for row in tables["retired"] if ".example/" not in row[0]]
     return {
         name: (len(rows), len(undisturbed[name]), [row for row in rows if row not in undisturbed[name]][:2])
         for name, rows in crashed.items()
