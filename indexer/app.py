@@ -9,9 +9,11 @@ pools, and at last the embedded server, when nobody else holds it.
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+import uuid
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -28,7 +30,7 @@ from indexer.errors import ExpectedError, unwrapped
 from indexer.instruments import Instruments, MirrorFigures
 from indexer.mirror.database import Database, StoreUnavailable
 from indexer.mirror.embedded import EmbeddedServerError, start_embedded
-from indexer.mirror.lock import sole_worker
+from indexer.mirror.lock import role as role_lease
 from indexer.mirror.migrate import MigrationError, migrate, missing_migrations
 from indexer.mirror.queue import ProjectionQueue
 from indexer.mirror.servers import Servers
@@ -46,8 +48,9 @@ from indexer.replication.schedule import Schedule, ScheduleSettings
 from indexer.replication.writer import PageWriter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
+    from indexer.api.serving import Listener
     from indexer.config import Settings
 
 log = structlog.get_logger(__name__)
@@ -108,6 +111,17 @@ async def bring_up_to_date(database: Database) -> list[str]:
 # --- the house -------------------------------------------------------------------------------------
 
 
+class Role(StrEnum):
+    """What a process does; all of it unless told otherwise."""
+
+    FOLLOW = "follow"
+    PROJECT = "project"
+    API = "api"
+
+
+ALL_ROLES = frozenset(Role)
+
+
 @dataclass(slots=True)
 class House:
     """All parts of a running indexer."""
@@ -124,38 +138,71 @@ class House:
     discovery: Discovery
     schedule: Schedule
     projector: Projector
+    roles: frozenset[Role] = ALL_ROLES
+    holder: str = field(default_factory=lambda: uuid.uuid4().hex)
     api_url: str = ""
     internal_url: str = ""
 
     async def run(self) -> None:
-        """Listen, follow and project until cancelled. Raises what a loop raised."""
+        """Listen and do what the roles ask for, until cancelled. Raises what a loop raised."""
         async with AsyncExitStack() as stack:
             loops: list[asyncio.Task[None]] = []
-            public = await _listen(stack, self._public_app(), str(self.settings.server.listen))
-            internal = await _listen(
-                stack, self._internal_app(loops), str(self.settings.server.internal_listen)
-            )
-            self.api_url = self.settings.server.public_url.rstrip("/") or public.url
-            self.internal_url = internal.url
-            log.info("listening", api=self.api_url, docs=f"{self.api_url}/docs", internal=self.internal_url)
+            listeners = {
+                "the internal listener": (self._internal_app(loops), self.settings.server.internal_listen)
+            }
+            if Role.API in self.roles:
+                listeners["the public listener"] = (self._public_app(), self.settings.server.listen)
+            opened = {
+                name: await _listen(stack, app, str(listen)) for name, (app, listen) in listeners.items()
+            }
+            self._say_where(opened)
             async with asyncio.TaskGroup() as group:
-                loops.append(group.create_task(self._work(), name="work"))
-                group.create_task(_fail_when_ended(public.task, "the public listener"))
-                group.create_task(_fail_when_ended(internal.task, "the internal listener"))
+                loops += [group.create_task(work, name=name) for name, work in self._loops()]
+                for name, listener in opened.items():
+                    group.create_task(_fail_when_ended(listener.task, name))
 
-    async def _work(self) -> None:
-        """Discover, follow and project while this process is the one that does."""
+    def _say_where(self, opened: dict[str, Listener]) -> None:
+        self.internal_url = opened["the internal listener"].url
+        public = opened.get("the public listener")
+        self.api_url = self.settings.server.public_url.rstrip("/") or (public.url if public else "")
+        docs = f"{self.api_url}/docs" if public else ""
+        log.info("listening", api=self.api_url, docs=docs, internal=self.internal_url)
+
+    def _loops(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:
+        """The loops of this process's roles. Followers lease single servers; the others take turns."""
+        loops: list[tuple[str, Coroutine[Any, Any, None]]] = []
+        if Role.FOLLOW in self.roles:
+            loops.append(("schedule", self.schedule.run()))
+            loops.append(("discovery", self._in_turn("discovery", self._discover)))
+        if Role.PROJECT in self.roles:
+            loops.append(("projector", self._in_turn("projection", self.projector.run)))
+        if Role.FOLLOW not in self.roles:
+            loops.append(("known hosts", self._know_hosts()))
+        return loops
+
+    async def _in_turn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do what one process at a time does, whenever it is this one's turn. Raises what the work raised."""
         while True:
-            async with sole_worker(self.database.dsn) as lost, asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(self._discover(), name="discovery"),
-                    group.create_task(self.schedule.run(), name="schedule"),
-                    group.create_task(self.projector.run(), name="projector"),
-                ]
-                await lost.wait()
-                log.warning("the lock on the database is lost; beginning again")
-                for task in tasks:
-                    task.cancel()
+            async with role_lease(self.database, name, self.holder) as lost:
+                task = asyncio.create_task(work(), name=name)
+                losing = asyncio.create_task(lost.wait())
+                try:
+                    await asyncio.wait({task, losing}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    losing.cancel()
+                    if not task.done():
+                        task.cancel()
+                    await asyncio.wait({task})
+                if not task.cancelled():
+                    task.result()
+                log.warning("a role was lost to another process", role=name)
+
+    async def _know_hosts(self) -> None:
+        interval = self.settings.crawl.known_servers_interval.total_seconds()
+        while True:
+            with suppress(StoreUnavailable):
+                self.metrics.set_known_hosts(await self.servers.domains(self.settings.crawl.layer))
+            await asyncio.sleep(interval)
 
     async def _discover(self) -> None:
         interval = self.settings.crawl.known_servers_interval.total_seconds()
@@ -209,7 +256,7 @@ class House:
         )
 
 
-async def _listen(stack: AsyncExitStack, app: Any, listen: str) -> Any:
+async def _listen(stack: AsyncExitStack, app: Any, listen: str) -> Listener:
     try:
         return await stack.enter_async_context(serve(app, listen))
     except ListenError as error:
@@ -319,7 +366,7 @@ def _wire(
                 community_schemas=crawl.community_schemas,
                 post_schemas=crawl.post_schemas,
             ),
-            dead_letter=_log_refused,
+            dead_letter=_bury(queue),
             metrics=instruments,
             unavailable=(StoreUnavailable,),
         ),
@@ -342,15 +389,24 @@ def _watch(metrics: Metrics, name: str, database: Database) -> None:
     metrics.watch_pool(name, lambda: PoolState(pool.get_size(), pool.get_idle_size(), pool.get_max_size()))
 
 
-async def _log_refused(key: str, reason: str) -> None:
-    log.warning("the engine refuses a document", key=key, reason=reason)
+def _bury(queue: ProjectionQueue) -> Callable[[str, str], Awaitable[None]]:
+    async def bury(key: str, reason: str) -> None:
+        log.warning("the engine refuses a document", key=key, reason=reason)
+        await queue.bury(key, reason)
+
+    return bury
 
 
 # --- what the commands do --------------------------------------------------------------------------
 
 
-async def run_up(settings: Settings, *, on_open: Callable[[House], None] | None = None) -> None:
-    """Run the indexer until cancelled."""
+async def run_up(
+    settings: Settings,
+    *,
+    roles: frozenset[Role] = ALL_ROLES,
+    on_open: Callable[[House], None] | None = None,
+) -> None:
+    """Run the indexer, or some of its roles, until cancelled."""
     observability = settings.observability
     setup_logging(observability.log_format, observability.log_level)
     end_tracing = setup_tracing(
@@ -360,6 +416,7 @@ async def run_up(settings: Settings, *, on_open: Callable[[House], None] | None 
     try:
         with unwrapped():
             async with open_house(settings) as house:
+                house.roles = roles
                 if on_open is not None:
                     on_open(house)
                 await house.run()

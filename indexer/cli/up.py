@@ -1,20 +1,48 @@
 """`up` and `migrate`: the indexer itself, and its database schema."""
 
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
 from indexer.cli.options import ConfigFile, load_settings
 
+if TYPE_CHECKING:
+    from indexer.app import Role
 
-def up(file: ConfigFile = None) -> None:
+
+_Role = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--role",
+        metavar="ROLE",
+        help="follow, project or api; may stand more than once. Without it, or with all: everything.",
+        show_default=False,
+    ),
+]
+
+
+def up(file: ConfigFile = None, *, role: _Role = None) -> None:
     """Run the indexer: follow the network, index it, serve the search API.
 
-    Goes on where it stopped. Ctrl-C or SIGTERM ends it cleanly.
+    Goes on where it stopped. Ctrl-C or SIGTERM ends it cleanly: the page in hand is finished, and other
+    processes on the same database take over. Several may share a database, each with its roles.
     """
     settings = load_settings(file)
     from indexer import app  # noqa: PLC0415 - `--help` does without it
     from indexer.cli.running import run_until_stopped  # noqa: PLC0415
 
-    run_until_stopped(app.run_up(settings))
+    run_until_stopped(app.run_up(settings, roles=_roles(role or ["all"])))
+
+
+def _roles(names: list[str]) -> "frozenset[Role]":
+    from indexer.app import ALL_ROLES, Role  # noqa: PLC0415
+
+    if "all" in names:
+        return ALL_ROLES
+    known = [role.value for role in Role]
+    if unknown := [name for name in names if name not in known]:
+        raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(known)}, all", param_hint="--role")
+    return frozenset(Role(name) for name in names)
 
 
 def migrate(file: ConfigFile = None) -> None:

@@ -4,6 +4,8 @@ Level-triggered: a row says "this key changed", with a generation that every cha
 is the state as it is when the row is read, so lost, repeated or reordered wake-ups are harmless. A row goes
 only at the generation that was read, after the engine has the state. Rows that a follower is changing right
 now are left alone (`skip locked`): they have changed again, and nobody waits for anybody.
+A projector that finds its marks gone was not alone: it marks them again, so that two that meet end in the
+right state.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 _SQL = load("indexer.mirror", "queries/queue.sql")
 _POLL_SECONDS = 1.0
+DEAD_LETTER_CHARACTERS = 16 * 1024
 
 
 class _Signed(msgspec.Struct):
@@ -106,11 +109,19 @@ class ProjectionQueue:
         """Clear marks, each a (key, generation), and note when their records were indexed."""
         keys = [key for key, _ in marks]
 
-        async def work(connection: Connection) -> None:
-            await connection.execute(_SQL["clear_marks"], keys, [generation for _, generation in marks])
+        async def work(connection: Connection) -> set[str]:
+            generations = [generation for _, generation in marks]
+            cleared = await connection.fetch(_SQL["clear_marks"], keys, generations)
             await connection.execute(_SQL["note_indexed"], keys, indexed_at)
+            return {row["key"] for row in cleared}
 
-        await self._database.transaction("clear_marks", work, durable=False)
+        cleared = await self._database.transaction("clear_marks", work, durable=False)
+        if uncleared := [key for key in keys if key not in cleared]:
+            await self._database.execute(_SQL["mark_uncleared"], uncleared, indexed_at)
+
+    async def bury(self, key: str, reason: str) -> None:
+        """Keep a record whose document the engine refuses with the dead letters of its source."""
+        await self._database.execute(_SQL["bury_refused"], key, reason, DEAD_LETTER_CHARACTERS)
 
     async def mark_schemas(self, schemas: Sequence[str], *, now: datetime) -> None:
         """Mark every record of these schemas, to be projected again."""

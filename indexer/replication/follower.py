@@ -237,6 +237,7 @@ class Follower:
         first = await self._fetch(run, instant, until=instant.text, order="asc")
         rows = self._rows(first.items)
         whole = True
+        was_read = not run.seen.isdisjoint(rows.digests)
         run.seen |= set(run.last_page)  # its last rows may be of this instant
         if first.next_ns == instant.ns:
             last = await self._fetch(run, instant, until=instant.text, order="desc")
@@ -244,7 +245,8 @@ class Follower:
             shared = cursors.shared_rows(rows.digests, tail.digests)
             whole = shared > 0
             rows += Rows(tail.rows[shared:], tail.digests[shared:])
-        is_new = run.horizon_ns is None or instant.ns >= run.horizon_ns
+        horizon_ns = -1 if run.horizon_ns is None else run.horizon_ns
+        is_new = instant.ns > horizon_ns or (instant.ns == horizon_ns and not was_read)
         partial = 1 if is_new and not whole else 0
         if partial:
             self._metrics.instant_not_whole(run.domain)

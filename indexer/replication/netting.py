@@ -205,8 +205,6 @@ class Netting:
                 hrefs |= {head.key, compose_document(head.owner, head.cdid)}
                 if target.scope is Scope.DOCUMENT:
                     self._note_lost_document(head.key, stone)
-                if target.scope is Scope.DOCUMENT:
-                    self._note_lost_document(head.key, stone)
         for head in self._referring_to(target, hrefs):
             if self._goes_before(head, stone, in_log_order=in_log_order):
                 self._remove(head, stone)

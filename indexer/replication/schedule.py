@@ -106,7 +106,7 @@ class Schedule:
         self._wake.set()
 
     async def run(self) -> None:
-        """Keep followers at work until cancelled. Never raises for a server's fault or a store that is away."""
+        """Keep followers at work until cancelled. Raises for no server's fault, nor a store that is away."""
         troubles = 0
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep_leases(), name="renew leases")

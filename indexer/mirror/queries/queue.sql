@@ -37,6 +37,15 @@ where ctid = any(array(
   join mirror.projection_queue q on q.key = done.key and q.generation = done.generation
   for update of q skip locked
 ))
+returning key
+
+-- name: mark_uncleared
+-- Marks that are gone though this process did not clear them: another projector was at work on the same keys,
+-- and whose state was written last nobody knows. They are projected once more.
+insert into mirror.projection_queue (key, marked_at)
+select uncleared.key, $2 from unnest($1::text[]) as uncleared (key)
+where not exists (select from mirror.projection_queue q where q.key = uncleared.key)
+on conflict (key) do nothing
 
 -- name: note_indexed
 -- When these records were last indexed; one that a follower holds is indexed again soon.
@@ -46,9 +55,12 @@ where ctid = any(array(
   select ctid from mirror.records where key = any($1::text[]) for update skip locked
 ))
 
--- name: queue_state
--- How many changes wait, and since when.
-select count(*) as depth, min(marked_at) as oldest from mirror.projection_queue
+-- name: bury_refused
+-- A record whose document the engine refuses, once for each version of it. $3 characters of it are kept.
+insert into mirror.dead_letters (domain, digest, kind, reason, commit, seen_at)
+select source, sha256(convert_to(signed, 'UTF8')), 'commit', 'engine: ' || $2, left(signed, $3), clock_timestamp()
+from mirror.records where key = $1
+on conflict (domain, digest) do nothing
 
 -- name: mark_schemas
 -- Mark every record of these schemas.
