@@ -331,6 +331,13 @@ def _wire(
         metrics=instruments,
         clock=utc_now,
     )
+    discovery = Discovery(
+        feeds,
+        servers,
+        settings=DiscoverySettings(crawl.seed, crawl.layer, crawl.max_servers),
+        metrics=instruments,
+        clock=utc_now,
+    )
     _watch(instruments.metrics, "mirror", database)
     _watch(instruments.metrics, "search", searching)
     return House(
@@ -343,13 +350,7 @@ def _wire(
         figures=MirrorFigures(database, layer=crawl.layer),
         metrics=instruments.metrics,
         instruments=instruments,
-        discovery=Discovery(
-            feeds,
-            servers,
-            settings=DiscoverySettings(crawl.seed, crawl.layer, crawl.max_servers),
-            metrics=instruments,
-            clock=utc_now,
-        ),
+        discovery=discovery,
         schedule=Schedule(
             follower,
             feeds,
@@ -357,6 +358,7 @@ def _wire(
             settings=_schedule_settings(settings),
             metrics=instruments,
             clock=utc_now,
+            discover=discovery.add,
         ),
         projector=Projector(
             queue,

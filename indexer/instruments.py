@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from indexer.mirror.database import Database
     from indexer.observability.metrics import Metrics
 
-_NOT_FOLLOWED = frozenset({"no_endpoint", "wrong_layer", "paused"})
-
 
 class Instruments:
     """Counts for the follower, the schedule, discovery and the projector."""
@@ -114,11 +112,11 @@ def _gauges(report: ServerReport) -> ServerGauges:
         caught_up=report.caught_up if report.has_feed else None,
         caught_up_timestamp=_seconds(report.caught_up_at),
         last_finished_timestamp=_seconds(report.last_finished_at),
-        backoff=report.state in ("backing_off", "waiting", "stale"),
+        backoff=report.state in ("backing_off", "stale"),
         replication_consecutive_failures=report.consecutive_failures,
         server_consecutive_failures=report.consecutive_failures,
         last_crawled_timestamp=_seconds(report.last_crawled_at),
-        disabled=report.state in _NOT_FOLLOWED,
+        disabled=report.state == "paused",
     )
 
 

@@ -20,8 +20,8 @@ __all__ = ["MAX_ROWS", "BadPayload", "Item", "Page", "decode_page"]
 Item = bytes
 """One row as it came: JSON text, in bytes that should be UTF-8."""
 
-MAX_ROWS: Final = 10_000
-"""Servers hold 100 rows a page; what sends a hundred times that sends no page."""
+MAX_ROWS: Final = 1_000
+"""Servers hold 100 rows a page; what sends ten times that sends no page."""
 
 
 @dataclass(frozen=True, slots=True)

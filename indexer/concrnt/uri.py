@@ -169,7 +169,7 @@ def compose_document(owner: str, cdid: str) -> str:
 
 
 def owner_of(key: str) -> str:
-    """Return the owner of a canonical key."""
+    """Return the owner of a canonical key or ``ccfs`` URI (both schemes are as long)."""
     return key[len(_KV) :].partition("/")[0]
 
 
@@ -187,6 +187,11 @@ def ancestors_of(key: str) -> tuple[str, ...]:
         ancestors.append(key[:end])
         end = key.find("/", end + 1)
     return tuple(ancestors)
+
+
+def covering_targets(uri: str) -> tuple[str, ...]:
+    """Return what deletes that cover a canonical key or ``ccfs`` URI name: itself or an ancestor."""
+    return (uri, *ancestors_of(uri)) if uri.startswith(_KV) else (uri,)
 
 
 class Scope(Enum):

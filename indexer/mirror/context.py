@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from indexer.concrnt.uri import Scope
+from indexer.concrnt.uri import Scope, covering_targets, owner_of
 from indexer.mirror.changes import Tombstone
 from indexer.statements import load
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from indexer.mirror.database import Connection
 
 _SQL = load("indexer.mirror", "queries/context.sql")
+_TARGETS_AT_ONCE = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +45,16 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a page asks to know. `documents` are (owner, CDID) pairs; `targets` keys and `ccfs` URIs."""
+    """What a page asks to know.
+
+    `documents` are (owner, CDID) pairs, `covered` what a delete may cover: keys and `ccfs` URIs.
+    """
 
     keys: Collection[str] = ()
     cdids: Collection[str] = ()
     delete_cdids: Collection[str] = ()
     documents: Collection[tuple[str, str]] = ()
-    targets: Collection[str] = ()
+    covered: Collection[str] = ()
     owners: Collection[str] = ()
     deleting_owners: Collection[str] = ()
 
@@ -64,7 +68,8 @@ class Context:
     removed_documents: Mapping[str, tuple[datetime, str]] = field(default_factory=dict)
     known_deletes: frozenset[str] = frozenset()
     tombstones: Sequence[Tombstone] = ()
-    homes: Mapping[str, str] = field(default_factory=dict)
+    homes: Mapping[str, tuple[str, tuple[datetime, str]]] = field(default_factory=dict)
+    """CCID → the server where the person lives, and the (createdAt, CDID) of the document that says so."""
 
 
 async def lock_owners(connection: Connection, needs: Needs) -> None:
@@ -96,14 +101,44 @@ async def load_context(connection: Connection, needs: Needs) -> Context:
     if needs.delete_cdids:
         rows = await connection.fetch(_SQL["known_deletes"], list(needs.delete_cdids))
         known = frozenset(row["cdid"] for row in rows)
-    tombstones = [
-        Tombstone(
-            row["target"], Scope(row["scope"]), row["created_at"], row["cdid"], row["author"], row["source"]
-        )
-        for row in await connection.fetch(_SQL["covering_tombstones"], list(needs.targets))
-    ]
-    homes = {row["ccid"]: row["domain"] for row in await connection.fetch(_SQL["homes"], list(needs.owners))}
+    tombstones = await _covering_tombstones(connection, needs.covered)
+    homes = {
+        row["ccid"]: (row["domain"], (row["created_at"], row["cdid"]))
+        for row in await connection.fetch(_SQL["homes"], list(needs.owners))
+    }
     return Context(heads, frozenset(retired), removed, known, tombstones, homes)
+
+
+async def _covering_tombstones(connection: Connection, covered: Collection[str]) -> list[Tombstone]:
+    """The deletes that cover these URIs.
+
+    A key may have hundreds of ancestors, half a megabyte of text: they are spelled out only for owners who
+    have deleted anything, and a portion at a time.
+    """
+    owners = list({owner_of(uri) for uri in covered})
+    deleting = {row["owner"] for row in await connection.fetch(_SQL["owners_with_deletes"], owners)}
+    tombstones: dict[Tombstone, None] = {}
+    targets: set[str] = set()
+
+    async def look_up() -> None:
+        rows = await connection.fetch(_SQL["covering_tombstones"], list(targets))
+        tombstones.update(dict.fromkeys(_tombstone(row) for row in rows))
+        targets.clear()
+
+    for uri in covered:
+        if owner_of(uri) in deleting:
+            targets.update(covering_targets(uri))
+            if len(targets) >= _TARGETS_AT_ONCE:
+                await look_up()
+    if targets:
+        await look_up()
+    return list(tombstones)
+
+
+def _tombstone(row: asyncpg.Record) -> Tombstone:
+    return Tombstone(
+        row["target"], Scope(row["scope"]), row["created_at"], row["cdid"], row["author"], row["source"]
+    )
 
 
 def _head(row: asyncpg.Record) -> Head:

@@ -44,8 +44,14 @@ _AWAY = (
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.InvalidCatalogNameError,
     asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.QueryCanceledError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.PostgresSystemError,
 )
 _ATTEMPTS = 8
+_COMMAND_SECONDS = 300
+REFUSED = (asyncpg.DataError, asyncpg.ProgramLimitExceededError, asyncpg.IntegrityConstraintViolationError)
+"""What PostgreSQL raises when it refuses a row for what the row holds."""
 
 
 class StoreUnavailable(Exception):  # noqa: N818 (a state of the store, not a mistake)
@@ -55,9 +61,8 @@ class StoreUnavailable(Exception):  # noqa: N818 (a state of the store, not a mi
 class Database:
     """A pool of connections and named transactions on it."""
 
-    def __init__(self, pool: asyncpg.Pool, dsn: str, *, acquire_timeout_seconds: float = 10.0) -> None:
+    def __init__(self, pool: asyncpg.Pool, *, acquire_timeout_seconds: float = 10.0) -> None:
         self.pool = pool
-        self.dsn = dsn
         self._acquire_timeout_seconds = acquire_timeout_seconds
 
     @classmethod
@@ -76,7 +81,7 @@ class Database:
                 min_size=1,
                 max_size=size,
                 timeout=10,
-                command_timeout=None,
+                command_timeout=_COMMAND_SECONDS,
                 server_settings={
                     "application_name": application,
                     "timezone": "UTC",
@@ -86,7 +91,7 @@ class Database:
             )
         except (*_AWAY, ValueError, asyncpg.PostgresError) as error:
             raise StoreUnavailable(f"PostgreSQL can not be reached: {describe(error)}") from error
-        return cls(pool, dsn, acquire_timeout_seconds=acquire_timeout_seconds)
+        return cls(pool, acquire_timeout_seconds=acquire_timeout_seconds)
 
     async def close(self) -> None:
         """Close the pool; connections still in use after five seconds are cut."""

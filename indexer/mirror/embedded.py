@@ -172,7 +172,7 @@ def _initialise(directory: Path) -> None:
 def _drop_dead_holders(directory: Path) -> None:
     """The wheel stops the server with its last holder: ids of killed holders must not count."""
     holders = directory / ".handle_pids.json"
-    with contextlib.suppress(FileNotFoundError, ValueError):
+    with _wheel().PostgresServer._lock, contextlib.suppress(FileNotFoundError, ValueError):  # noqa: SLF001
         pids = json.loads(holders.read_text())
         holders.write_text(json.dumps([pid for pid in pids if psutil.pid_exists(pid)]))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from indexer.concrnt.uri import owner_of
 from indexer.statements import load
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ async def _keep_memory(connection: Connection, changes: Changes) -> None:
         stones = changes.tombstones
         await connection.execute(
             _SQL["keep_tombstones"],
+            [owner_of(s.target) for s in stones],
             [s.target for s in stones],
             [s.scope.value for s in stones],
             *_columns(stones, ("created_at", "cdid", "author", "source")),

@@ -28,7 +28,9 @@ create table mirror.servers (
   -- whoever holds the lease follows; each claim raises the epoch, which every page transaction checks
   lease_holder text,
   lease_until timestamptz,
-  lease_epoch bigint not null default 0
+  lease_epoch bigint not null default 0,
+  -- when the projection was last told of it
+  marked_at timestamptz
 );
 
 create index servers_next_poll_at on mirror.servers (next_poll_at);
@@ -43,6 +45,7 @@ create table mirror.cursors (
   -- set while a log that went back is read again: rows up to this instant are known
   replay_until_ns numeric(30),
   replayed_at timestamptz,
+  replay_owed boolean not null default false,
   caught_up boolean not null default false,
   caught_up_at timestamptz,
   last_finished_at timestamptz,
@@ -89,6 +92,7 @@ create table mirror.retired (
 
 -- Deletes, each kept for good.
 create table mirror.tombstones (
+  owner text collate "C" not null,
   target text collate "C" not null,
   scope text collate "C" not null check (scope in ('key', 'below', 'tree', 'document')),
   created_at timestamptz not null,
@@ -99,6 +103,7 @@ create table mirror.tombstones (
 );
 
 create index tombstones_cdid on mirror.tombstones (cdid);
+create index tombstones_owner on mirror.tombstones (owner);
 
 create table mirror.entities (
   ccid text collate "C" primary key,

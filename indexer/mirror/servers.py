@@ -57,6 +57,7 @@ class FeedState:
     seen: tuple[int, ...]
     replay_until_ns: int | None
     replayed_at: datetime | None
+    replay_owed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +135,22 @@ class Servers:
         self._database = database
 
     async def discover(
-        self, names: Sequence[str], *, now: datetime, aliases_since: datetime, at_most: int, per_parent: int
+        self,
+        names: Sequence[str],
+        *,
+        now: datetime,
+        aliases_since: datetime,
+        at_most: int,
+        per_parent: int,
+        recent_since: datetime | None = None,
     ) -> list[str]:
         """Add canonical names that are not known yet and return the new ones.
 
         Aliases seen after `aliases_since` are left out; at most `at_most` in all and `per_parent` below one
-        parent domain, the first in the list's order.
+        parent domain, the first in the list's order; those found since `recent_since` count.
         """
         rows = await self._database.fetch(
-            _SQL["discover"], list(names), now, aliases_since, at_most, per_parent
+            _SQL["discover"], list(names), now, aliases_since, at_most, per_parent, recent_since or now
         )
         return [row["domain"] for row in rows]
 
@@ -155,9 +163,10 @@ class Servers:
         rows = await self._database.fetch(_SQL["count_servers"])
         return int(rows[0]["count"])
 
-    async def ask_again(self, *, now: datetime) -> None:
-        """Make servers without an endpoint, or of another layer, due."""
+    async def ask_again(self, *, now: datetime, aliases_until: datetime) -> None:
+        """Make servers without an endpoint, or of another layer, due; forget aliases seen until then."""
         await self._database.execute(_SQL["ask_again"], now)
+        await self._database.execute(_SQL["purge_aliases"], aliases_until)
 
     async def note_well_known(self, domain: str, note: WellKnownNote, *, now: datetime) -> None:
         """Store what the server says of itself."""
@@ -184,7 +193,9 @@ class Servers:
 
         async def work(connection: Connection) -> None:
             await connection.execute(_SQL["note_alias"], alias, domain, now)
+            await connection.execute(_SQL["forget_empty_cursor"], alias)
             await connection.execute(_SQL["forget_alias_row"], alias)
+            await connection.execute(_SQL["mark_server"], alias, now)
 
         await self._database.transaction("note_alias", work)
 
@@ -251,14 +262,19 @@ class Servers:
         next_poll_at: datetime,
         poll_seconds: float,
         now: datetime,
+        changed: bool = True,
     ) -> None:
-        """A run went well: it drained the feed, or was ended by its page limit."""
+        """A run went well: it drained the feed, or was ended by its page limit.
+
+        `changed` when the server showed another state before: then it is projected at once.
+        """
         await self._end(
             "finish_run",
             lease,
             now,
             ("finish_drained" if drained else "finish_yielded", now),
             ("succeed", state.value, next_poll_at, now, poll_seconds),
+            changed=changed,
         )
 
     async def wait(self, lease: Lease, *, until: datetime, now: datetime, why: str) -> None:
@@ -284,14 +300,17 @@ class Servers:
             ("fail", failure_class, next_poll_at, now, why, state.value),
         )
 
-    async def _end(self, name: str, lease: Lease, now: datetime, *steps: tuple[object, ...]) -> None:
+    async def _end(
+        self, name: str, lease: Lease, now: datetime, *steps: tuple[object, ...], changed: bool = True
+    ) -> None:
         """Store how a run ended and give its lease up, in one transaction. Raises `LeaseLostError`."""
 
         async def work(connection: Connection) -> None:
             await check_lease(connection, lease)
             for statement, *arguments in steps:
                 await connection.execute(_SQL[str(statement)], lease.domain, *arguments)
-            await connection.execute(_SQL["mark_server"], lease.domain, now)
+            shown_already = name == "finish_run" and not changed
+            await connection.execute(_SQL["mark_server_now_and_then"], lease.domain, now, shown_already)
             await connection.execute(_SQL["release_lease"], lease.domain, lease.epoch)
 
         await self._database.transaction(name, work, durable=False)
@@ -299,6 +318,10 @@ class Servers:
     async def read_again(self, domain: str, *, now: datetime) -> None:
         """The log went back: forget the cursor, remember that rows up to it are known."""
         await self._database.execute(_SQL["read_again"], domain, now)
+
+    async def owe_replay(self, domain: str) -> None:
+        """The log went back again too soon: it is read anew when the day is over."""
+        await self._database.execute(_SQL["owe_replay"], domain)
 
 
 def _feed_state(row: asyncpg.Record) -> FeedState:
@@ -316,4 +339,5 @@ def _feed_state(row: asyncpg.Record) -> FeedState:
         seen=tuple(row["seen"]),
         replay_until_ns=None if row["replay_until_ns"] is None else int(row["replay_until_ns"]),
         replayed_at=row["replayed_at"],
+        replay_owed=row["replay_owed"],
     )

@@ -195,6 +195,8 @@ class Projector:
         await self._marks.done([(mark.key, mark.generation) for mark in marks], indexed_at)
         searchable_at = self._clock()
         for mark in marks:
+            if mark.server is not None:
+                continue  # the time of a poll is no commit
             self._metrics.searchable(max((searchable_at - mark.marked_at).total_seconds(), 0.0))
 
     async def _timed_write(self, batch: WriteBatch) -> WriteResult:

@@ -9,7 +9,6 @@ is kept: what was fetched and not applied is fetched again by the next run.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -94,8 +93,7 @@ class ReadAhead:
     async def close(self) -> None:
         """End the fetching."""
         self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        await asyncio.wait([self._task])
 
     async def _read(self, asked: Position | None, first: Fetched | None) -> None:
         try:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Year 1 begins here: nothing can be asked for from before.
 _BEGINNING_NS = -62_135_596_800 * 10**9
+# Year 9999 ends here.
+_END_NS = 253_402_300_800 * 10**9 - 1
 STEPS_PAST_NS = (1, 1_000, 1_000_000)
 """How far to step past a stalled instant: by a nanosecond, a microsecond, a millisecond, until it moves."""
 AHEAD_LIMIT_NS = 600 * 10**9
@@ -42,7 +44,7 @@ class Position:
     @classmethod
     def at(cls, ns: int) -> Position:
         """An instant of our own making."""
-        ns = max(ns, _BEGINNING_NS)
+        ns = min(max(ns, _BEGINNING_NS), _END_NS)
         return cls(format_instant(ns), ns)
 
 
@@ -69,8 +71,10 @@ def judge(page: Page, asked: Position | None) -> Step:
         return Step.DRAINED
     if asked is None or page.next_ns > asked.ns:
         return Step.FORWARD
-    if page.next_ns == asked.ns:
+    if page.next_ns == asked.ns and page.prev_ns == asked.ns:
         return Step.STALLED
+    if page.next_ns == asked.ns:
+        raise CursorWentBackError(f"asked from {asked.text}, told to go on there, without a row there")
     raise CursorWentBackError(f"asked from {asked.text}, told to go on at {page.next}")
 
 

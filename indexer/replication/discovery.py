@@ -29,6 +29,8 @@ log = structlog.get_logger(__name__)
 
 NEW_PER_PARENT_DOMAIN = 100
 """How many new servers below one parent domain a run takes: names are cheap to make up."""
+RECENT = timedelta(minutes=5)
+"""Names that came in one by one, as what aliases name does, share the bound of a run."""
 ALIAS_MEMORY = timedelta(days=1)
 
 
@@ -70,15 +72,15 @@ class Discovery:
     async def run(self) -> list[str]:
         """One run; returns the servers that are new. Raises `StoreUnavailable` when PostgreSQL is away."""
         now = self._clock()
-        new = await self._add([self._settings.seed])
-        await self._servers.ask_again(now=now)
+        new = await self.add([self._settings.seed])
+        await self._servers.ask_again(now=now, aliases_until=now - ALIAS_MEMORY)
         try:
             names = await self._names()
         except PeerError as error:
             log.warning("the seed's list can not be had", seed=self._settings.seed, why=str(error))
             self._metrics.discovery_run("error")
             return new
-        new += await self._add(names)
+        new += await self.add(names)
         self._metrics.discovery_run("ok")
         return new
 
@@ -102,7 +104,8 @@ class Discovery:
             )
         return names
 
-    async def _add(self, names: Iterable[str]) -> list[str]:
+    async def add(self, names: Iterable[str]) -> list[str]:
+        """Add names within the bounds of discovery; returns those that are new."""
         room = self._settings.max_servers - await self._servers.count()
         if room <= 0:
             return []
@@ -113,6 +116,7 @@ class Discovery:
             aliases_since=now - ALIAS_MEMORY,
             at_most=room,
             per_parent=NEW_PER_PARENT_DOMAIN,
+            recent_since=now - RECENT,
         )
 
 

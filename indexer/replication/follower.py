@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from indexer.concrnt.client import FailureClass, PeerError
+from indexer.mirror.changes import Changes
 from indexer.mirror.servers import CursorAdvance
 from indexer.replication import cursor as cursors
-from indexer.replication.ahead import Fetched, ReadAhead, judged
+from indexer.replication.ahead import BYTES_AHEAD, Fetched, ReadAhead, judged
 from indexer.replication.cursor import Position, Step
 from indexer.replication.page import Rows, digest_of, read_rows
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from indexer.concrnt.pages import Item, Page
-    from indexer.mirror.changes import Changes
     from indexer.mirror.servers import FeedState, Lease
     from indexer.replication.feeds import Feeds
     from indexer.replication.plan import Schemas
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 _PAGE_GRACE_SECONDS = 10.0
+_PAGES_OF_AN_INSTANT = 6
 
 INSTANT_LIMIT = 100
 """How many rows of a stalled instant are asked for from each end, whatever `pageLimit` says."""
@@ -108,6 +109,7 @@ class _Run:
     new_rows: int = 0
     last_page: tuple[int, ...] = ()
     pending: _Unit | None = None
+    pending_bytes: int = 0
 
     def ended(self, *, drained: bool, went_back: bool = False) -> Ended:
         """How the run ended."""
@@ -153,6 +155,9 @@ class Follower:
                 if fetched.step is Step.DRAINED:
                     return await self._end(run, fetched.page)
                 if fetched.step is Step.STALLED:
+                    if run.pages >= 2 * self._settings.max_pages + _PAGES_OF_AN_INSTANT:
+                        await self._apply_pending(run)
+                        return run.ended(drained=False)
                     await ahead.close()
                     past = await self._pass_instant(run, fetched.next)
                     ahead = self._read_ahead(run, past.asked, first=past)
@@ -184,7 +189,8 @@ class Follower:
             run.pending.rows += Rows(unit.rows.rows[again:], unit.rows.digests[again:])
             run.pending.cursor, run.pending.ends_ns = unit.cursor, unit.ends_ns
             run.pending.pages += 1
-        if not more_ready or len(run.pending.rows.rows) >= SHARED_ROWS:
+        run.pending_bytes += fetched.size
+        if not more_ready or len(run.pending.rows.rows) >= SHARED_ROWS or run.pending_bytes >= BYTES_AHEAD:
             await self._apply_pending(run)
 
     def _may_share(self, run: _Run, unit: _Unit) -> bool:
@@ -195,13 +201,12 @@ class Follower:
     async def _end(self, run: _Run, page: Page) -> Ended:
         """The feed is drained. The cursor becomes `prev` of its last page, where that is newer."""
         await self._apply_pending(run)
-        if await self._log_went_back(run):
-            return run.ended(drained=True, went_back=True)
+        went_back = await self._log_went_back(run)
         cursor = None
         if page.prev is not None and page.prev_ns is not None:
             cursor = Position(page.prev, page.prev_ns)
         await self._apply(run, _Unit(self._rows(page.items), cursor, None))
-        return run.ended(drained=True)
+        return run.ended(drained=True, went_back=went_back)
 
     async def _log_went_back(self, run: _Run) -> bool:
         """Ask once at exactly the cursor, where no answer has shown a row there or past it."""
@@ -269,11 +274,14 @@ class Follower:
 
     async def _apply_pending(self, run: _Run) -> None:
         if run.pending is not None:
-            unit, run.pending = run.pending, None
+            unit, run.pending, run.pending_bytes = run.pending, None, 0
             await self._apply(run, unit)
 
     async def _apply(self, run: _Run, unit: _Unit) -> None:
         now = self._clock()
+        if _is_known(run, unit):
+            self._metrics.pages_applied(run.domain, unit.pages, Changes(source=run.domain))
+            return
         to_store = cursors.storable(unit.cursor, now=now)
         if unit.cursor is not None and to_store is None:
             run.clock_ahead = True
@@ -329,6 +337,13 @@ def _shows_row(run: _Run, page: Page) -> bool:
     if run.stored is None or cursors.shows_row_at(page, run.stored.ns):
         return True
     return any(digest_of(item) in run.seen for item in page.items)
+
+
+def _is_known(run: _Run, unit: _Unit) -> bool:
+    """Whether a page brings nothing at all: every row stood in the page applied last, and no newer cursor."""
+    if unit.partial_instants or not run.seen.issuperset(unit.rows.digests):
+        return False
+    return unit.cursor is None or (run.stored is not None and unit.cursor.ns <= run.stored.ns)
 
 
 def _seen_after(run: _Run, rows: Rows, ends_ns: int | None) -> tuple[int, ...] | None:

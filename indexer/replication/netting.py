@@ -8,10 +8,9 @@ range sweeps and referred hrefs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from indexer.concrnt.uri import DeleteTarget, Scope, ancestors_of, compose_document, owner_of
+from indexer.concrnt.uri import DeleteTarget, Scope, compose_document, covering_targets, owner_of
 from indexer.mirror.changes import Mark, RangeSweep, RecordPut, Referred, Retirement, Tombstone
 from indexer.mirror.context import Context, Head
 
@@ -27,17 +26,6 @@ Order = tuple["datetime", str]
 def target_uri(target: DeleteTarget) -> str:
     """How a delete's target is stored beside its scope: the canonical key, or the document's `ccfs` URI."""
     return target.key if target.key is not None else compose_document(target.owner, target.cdid or "")
-
-
-def covering_targets(uri: str) -> tuple[str, ...]:
-    """The delete targets that can cover a canonical key or `ccfs` URI: itself and its ancestors."""
-    return (uri, *_line_of(uri.rpartition("/")[0])) if uri.startswith("cckv:") else (uri,)
-
-
-@lru_cache(maxsize=8192)
-def _line_of(parent: str) -> tuple[str, ...]:
-    """A key and its ancestors; a page's keys share few parents."""
-    return (*ancestors_of(parent), parent)
 
 
 @dataclass(slots=True)
@@ -63,10 +51,12 @@ class Netting:
     _sweeps: list[RangeSweep] = field(default_factory=list)
     _referred: list[Referred] = field(default_factory=list)
     _keys: set[str] = field(default_factory=set)
+    _homes: dict[str, tuple[str, Order]] = field(init=False)
 
     def __post_init__(self) -> None:
         self._standing = {key: _Standing(head, None) for key, head in self.context.heads.items()}
         self._keys = set(self._standing)
+        self._homes = dict(self.context.homes)
         self._by_target = {}
         for stone in self.context.tombstones:
             self._note_stone(stone)
@@ -120,7 +110,14 @@ class Netting:
             standing.commit = commit
 
     def _is_home_of(self, owner: str) -> bool:
-        return owner == self.source or self.context.homes.get(owner) == self.source
+        home = self._homes.get(owner)
+        return owner == self.source or (home is not None and home[0] == self.source)
+
+    def move_home(self, person: str, domain: str, order: Order) -> None:
+        """An entity document of the page says where a person lives; the newest counts."""
+        known = self._homes.get(person)
+        if known is None or order > known[1]:
+            self._homes[person] = (domain, order)
 
     def _lower(self, standing: _Standing, created_at: datetime) -> None:
         if created_at < standing.head.first_created_at:

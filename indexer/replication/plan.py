@@ -34,7 +34,7 @@ from indexer.concrnt.identifiers import is_domain_owner
 from indexer.concrnt.uri import Scope, compose_document, owner_of
 from indexer.mirror.changes import AckTransition, Changes, DeadLetter, EntityPut, Tally
 from indexer.mirror.context import Context, Needs
-from indexer.replication.netting import Netting, covering_targets, target_uri
+from indexer.replication.netting import Netting, target_uri
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +82,7 @@ def needs(rows: Sequence[Row]) -> Needs:
     cdids: set[str] = set()
     delete_cdids: set[str] = set()
     documents: set[tuple[str, str]] = set()
-    targets: set[str] = set()
+    covered: set[str] = set()
     owners: set[str] = set()
     deleting_owners: set[str] = set()
     for row in rows:
@@ -92,11 +92,10 @@ def needs(rows: Sequence[Row]) -> Needs:
             keys.add(row.key.key)
             cdids.add(row.cdid)
             owners.add(row.key.owner)
-            targets.update(covering_targets(row.key.key))
-            targets.add(compose_document(row.key.owner, row.cdid))
+            covered |= {row.key.key, compose_document(row.key.owner, row.cdid)}
             if row.href is not None:
                 owners.add(owner_of(row.href))
-                targets.update(covering_targets(row.href))
+                covered.add(row.href)
                 if row.href.startswith("ccfs:"):
                     cdids.add(row.href.rpartition("/")[2])
         elif row.kind is Kind.DELETE and row.target is not None:
@@ -106,7 +105,7 @@ def needs(rows: Sequence[Row]) -> Needs:
                 keys.add(target_uri(row.target))
             elif row.target.scope is Scope.DOCUMENT:
                 documents.add((row.target.owner, row.target.cdid or ""))
-    return Needs(keys, cdids, delete_cdids, documents, targets, owners, deleting_owners)
+    return Needs(keys, cdids, delete_cdids, documents, covered, owners, deleting_owners)
 
 
 def plan(rows: Sequence[Row], context: Context, *, source: str, behind: int, schemas: Schemas) -> Changes:
@@ -205,6 +204,7 @@ class _Page:
             self.entities[commit.author] = EntityPut(
                 commit.author, commit.domain, commit.created_at, commit.cdid, commit.signed
             )
+            self.netting.move_home(commit.author, commit.domain, (commit.created_at, commit.cdid))
 
     def changes(self) -> Changes:
         netting = self.netting

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from indexer.concrnt.client import FailureClass, PeerError
-from indexer.concrnt.wellknown import REPLICATION
+from indexer.concrnt.wellknown import ASSOCIATIONS, KNOWN_SERVERS, QUERY, REALTIME, REPLICATION, RESOLVE
 from indexer.mirror.database import StoreUnavailable
 from indexer.mirror.lock import LEASE_SECONDS, RENEWAL_SECONDS
 from indexer.mirror.servers import FeedState, Lease, LeaseLostError, ServerState, WellKnownNote
@@ -43,6 +43,7 @@ LONGEST_WAIT = timedelta(hours=1)
 """A server's Retry-After is obeyed up to here."""
 REPLAY_INTERVAL = timedelta(days=1)
 """A log that went back is read again from its start at most this often."""
+_ENDPOINTS = frozenset({RESOLVE, KNOWN_SERVERS, REPLICATION, QUERY, ASSOCIATIONS, REALTIME})
 _IDLE_SECONDS = 5.0
 _STORE_RETRY_SECONDS = (0.5, 1, 2, 5, 10, 30)
 
@@ -82,11 +83,16 @@ class Schedule:
         settings: ScheduleSettings,
         metrics: ScheduleMetrics,
         clock: Callable[[], datetime],
+        discover: Callable[[list[str]], Awaitable[object]],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
         holder: str | None = None,
     ) -> None:
-        """`chance` gives numbers from 0 to 1, for jitter; `holder` names this process in leases."""
+        """`discover` adds servers within discovery's bounds; `chance` gives numbers from 0 to 1, for jitter.
+
+        `holder` names this process in leases.
+        """
+        self._discover = discover
         self._follower = follower
         self._feeds = feeds
         self._servers = servers
@@ -275,7 +281,7 @@ class Schedule:
         if state.cursor is not None:
             raise PeerError(FailureClass.BAD_PAYLOAD, f"its well-known names another domain: {named}")
         now = self._clock()
-        await self._servers.discover([named], now=now, aliases_since=now, at_most=1, per_parent=1)
+        await self._discover([named])
         await self._servers.note_alias(state.domain, named, now=now)
         log.info("a host is another server's alias", host=state.domain, server=named)
 
@@ -287,14 +293,16 @@ class Schedule:
             shortest=self._settings.min_poll_interval,
             longest=self._settings.incremental_interval,
         )
-        again = ended.went_back and await self._read_again(state, now)
+        again = (ended.went_back or state.replay_owed) and await self._read_again(state, now)
         drained = ended.drained and not again
+        shown = _shown_after(state, ended, now)
         if not drained and not again:
             self._goes_on.add(state.domain)
         await self._servers.finish(
             lease,
             drained=drained,
-            state=_shown_after(state, ended, now),
+            state=shown,
+            changed=shown is not state.state,
             next_poll_at=now + self._jittered(interval) if drained else now,
             poll_seconds=interval.total_seconds(),
             now=now,
@@ -306,6 +314,8 @@ class Schedule:
         log.warning("a log went back", server=state.domain, cursor=state.cursor, read_again=again)
         if again:
             await self._servers.read_again(state.domain, now=now)
+        elif not state.replay_owed:
+            await self._servers.owe_replay(state.domain)
         return again
 
     async def _store_failure(self, state: FeedState, error: PeerError, lease: Lease) -> None:
@@ -352,5 +362,10 @@ def _note(well_known: WellKnown) -> WellKnownNote:
         software_version=well_known.software.version,
         software_build_time=well_known.software.build_time,
         meta=well_known.meta,
-        endpoints=dict(well_known.endpoints),
+        # Only what may ever be asked is kept, and only what could be asked: a template is visible ASCII.
+        endpoints={
+            name: template
+            for name, template in well_known.endpoints.items()
+            if name in _ENDPOINTS and template.isascii() and template.isprintable()
+        },
     )

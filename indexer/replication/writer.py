@@ -11,13 +11,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import asyncpg
 import structlog
 
 from indexer.concrnt.documents import Commit, MalformedKind, Reason
 from indexer.mirror.changes import Changes, Tally
 from indexer.mirror.context import load_context, lock_owners
-from indexer.mirror.database import describe
+from indexer.mirror.database import REFUSED, describe
 from indexer.mirror.pages import apply_changes, keep_dead_letters
 from indexer.mirror.servers import advance_cursor, check_lease
 from indexer.replication.plan import dead_letter, needs, plan
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from indexer.replication.plan import Schemas
 
 log = structlog.get_logger(__name__)
-_REFUSED = (asyncpg.DataError, asyncpg.ProgramLimitExceededError, asyncpg.IntegrityConstraintViolationError)
 
 
 class PageWriter:
@@ -76,7 +74,7 @@ class PageWriter:
 
         try:
             changes = await self._database.transaction("apply_page", work, durable=False)
-        except _REFUSED as error:
+        except REFUSED as error:
             log.warning("a page is applied row by row", server=advance.domain, why=describe(error))
             changes = await self._database.transaction("apply_rows", work_row_by_row, durable=False)
         self._on_marked()
@@ -97,7 +95,7 @@ class PageWriter:
             async with connection.transaction():
                 changes = await self._apply(connection, [row], source, behind=int(read_before), now=now)
                 return changes.tally
-        except _REFUSED as error:
+        except REFUSED as error:
             log.warning("PostgreSQL refuses a row", server=source, why=describe(error))
             if not isinstance(row, Commit):
                 return Tally()

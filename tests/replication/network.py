@@ -149,6 +149,13 @@ async def stage(
             metrics=counts,
             clock=clock,
         )
+        discovery = Discovery(
+            feeds,
+            mirror.servers,
+            settings=DiscoverySettings(SEED, layer, max_servers),
+            metrics=counts,
+            clock=clock,
+        )
         schedule = Schedule(
             follower,
             feeds,
@@ -162,12 +169,6 @@ async def stage(
             ),
             metrics=counts,
             clock=clock,
-        )
-        discovery = Discovery(
-            feeds,
-            mirror.servers,
-            settings=DiscoverySettings(SEED, layer, max_servers),
-            metrics=counts,
-            clock=clock,
+            discover=discovery.add,
         )
         yield Stage(network, mirror, clock, counts, discovery, schedule)

@@ -37,6 +37,7 @@ create table mirror.cursors (
   -- set while a log that went back is read again: rows up to this instant are known
   replay_until_ns numeric(30),
   replayed_at timestamptz,
+  replay_owed boolean not null default false,
   caught_up boolean not null default false,
   caught_up_at timestamptz,
   last_finished_at timestamptz,
@@ -83,6 +84,7 @@ create table mirror.retired (
 
 -- Deletes, each kept for good.
 create table mirror.tombstones (
+  owner text collate "C" not null,
   target text collate "C" not null,
   scope text collate "C" not null check (scope in ('key', 'below', 'tree', 'document')),
   created_at timestamptz not null,
@@ -93,6 +95,7 @@ create table mirror.tombstones (
 );
 
 create index tombstones_cdid on mirror.tombstones (cdid);
+create index tombstones_owner on mirror.tombstones (owner);
 
 create table mirror.entities (
   ccid text collate "C" primary key,

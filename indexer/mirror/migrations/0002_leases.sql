@@ -4,7 +4,8 @@ alter table mirror.servers
   add column poll_seconds double precision,
   add column lease_holder text,
   add column lease_until timestamptz,
-  add column lease_epoch bigint not null default 0;
+  add column lease_epoch bigint not null default 0,
+  add column marked_at timestamptz;
 
 create table mirror.leases (
   name text collate "C" primary key,

@@ -36,6 +36,11 @@ select distinct cdid
 from mirror.tombstones
 where cdid = any($1::text[])
 
+-- name: owners_with_deletes
+-- Which of these owners have had anything deleted.
+select owner from unnest($1::text[]) as asked (owner)
+where exists (select from mirror.tombstones t where t.owner = asked.owner)
+
 -- name: covering_tombstones
 -- The newest delete of each source on each of these targets.
 select distinct on (target, scope, source) target, scope, created_at, cdid, author, source
@@ -45,6 +50,6 @@ order by target, scope, source, created_at desc, cdid desc
 
 -- name: homes
 -- Which server these people live on.
-select ccid, domain
+select ccid, domain, created_at, cdid
 from mirror.entities
 where ccid = any($1::text[])

@@ -12,12 +12,12 @@ with removed as (
     and (($7 and r.source = $6) or (r.created_at, r.cdid) <= ($8, $9))
   returning r.key, r.cdid, r.schema, r.owner
 ), referring_keys as (
-  select r.key from mirror.records r
+  select r.key, r.href from mirror.records r
   where r.href >= $1 and r.href < $2 and (r.href >= $3 || '/' or ($4 and r.href = $3))
   union
   -- "offset 0" keeps this an index probe for each record: the planner guesses badly how many were removed
-  select r.key from removed d cross join lateral (
-    select key from mirror.records
+  select r.key, r.href from removed d cross join lateral (
+    select key, href from mirror.records
     where href = any(array[d.key, 'ccfs://' || d.owner || '/concrnt/' || d.cdid])
     offset 0
   ) as r
@@ -25,6 +25,7 @@ with removed as (
   delete from mirror.records r
   using referring_keys k
   where r.key = k.key
+    and r.href = k.href
     and r.key <> all($5::text[])
     and (($7 and r.source = $6) or (r.created_at, r.cdid) <= ($8, $9))
   returning r.key, r.cdid, r.schema
@@ -90,7 +91,11 @@ select * from unnest(
 on conflict (key) do update set
   owner = excluded.owner, author = excluded.author, schema = excluded.schema, parent = excluded.parent,
   href = excluded.href, source = excluded.source, cdid = excluded.cdid, created_at = excluded.created_at,
-  first_created_at = excluded.first_created_at, signed = excluded.signed
+  first_created_at = case
+    when r.key = any($12::text[]) then excluded.first_created_at
+    else least(r.first_created_at, excluded.first_created_at)
+  end,
+  signed = excluded.signed
 where r.key = any($12::text[])
   or r.source = excluded.source
   or (r.created_at, r.cdid) <= (excluded.created_at, excluded.cdid)
@@ -110,8 +115,8 @@ on conflict do nothing
 
 -- name: keep_tombstones
 -- Deletes, kept for good.
-insert into mirror.tombstones (target, scope, created_at, cdid, author, source)
-select * from unnest($1::text[], $2::text[], $3::timestamptz[], $4::text[], $5::text[], $6::text[])
+insert into mirror.tombstones (owner, target, scope, created_at, cdid, author, source)
+select * from unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::text[], $6::text[], $7::text[])
 on conflict do nothing
 
 -- name: put_acks

@@ -12,7 +12,11 @@ with picked as (
 ), sized as (
   select
     p.key, p.generation, p.marked_at, p.former_schemas,
-    sum(coalesce(octet_length(r.signed), 0)) over (order by p.generation) as bytes_so_far,
+    -- a search document spells out the key's ancestors: half the key for each step
+    sum(
+      coalesce(octet_length(r.signed), 0)
+      + octet_length(p.key) * (length(p.key) - length(replace(p.key, '/', ''))) / 2
+    ) over (order by p.generation) as bytes_so_far,
     row_number() over (order by p.generation) as place
   from picked p
   left join mirror.records r on r.key = p.key
@@ -24,7 +28,7 @@ select
   s.last_crawled_at, s.state
 from sized z
 left join mirror.records r on r.key = z.key
-left join mirror.servers s on s.domain = z.key
+left join mirror.servers s on s.domain = z.key and s.state <> 'wrong_layer'
 where z.bytes_so_far <= $2 or z.place = 1
 order by z.generation
 

@@ -2,13 +2,23 @@
 
 -- name: discover
 -- Names that discovery found, in its order; those known already stay as they are. $2 now, $3 aliases seen
--- since are left out, $4 at most so many in all, $5 and below one parent domain.
-with fresh as (
-  select domain, position, row_number() over (partition by substr(domain, strpos(domain, '.') + 1) order by position)
-    as place
-  from unnest($1::text[]) with ordinality as named (domain, position)
-  where not exists (select from mirror.aliases a where a.alias = domain and a.seen_at > $3)
-    and not exists (select from mirror.servers s where s.domain = named.domain)
+-- since are left out, $4 at most so many in all, $5 and below one parent domain, those found since $6 included.
+with recent as (
+  select substr(domain, strpos(domain, '.') + 1) as parent, count(*) as number
+  from mirror.servers
+  where discovered_at > $6
+  group by 1
+), named as (
+  select domain, substr(domain, strpos(domain, '.') + 1) as parent, position
+  from unnest($1::text[]) with ordinality as list (domain, position)
+), fresh as (
+  select
+    n.domain, n.position,
+    row_number() over (partition by n.parent order by n.position) + coalesce(r.number, 0) as place
+  from named n
+  left join recent r on r.parent = n.parent
+  where not exists (select from mirror.aliases a where a.alias = n.domain and a.seen_at > $3)
+    and not exists (select from mirror.servers s where s.domain = n.domain)
 )
 insert into mirror.servers (domain, discovered_at, next_poll_at)
 select domain, $2, $2 from fresh where place <= $5 order by position limit $4
@@ -44,6 +54,14 @@ on conflict (alias) do update set domain = excluded.domain, seen_at = excluded.s
 -- An alias was never a server of its own: nothing was ever read from it.
 delete from mirror.servers s
 where s.domain = $1 and not exists (select from mirror.cursors c where c.domain = s.domain)
+
+-- name: forget_empty_cursor
+-- A run that failed at once leaves a cursor that never stood anywhere.
+delete from mirror.cursors where domain = $1 and cursor is null
+
+-- name: purge_aliases
+-- Aliases are asked again after a while; only the newest are remembered.
+delete from mirror.aliases where seen_at <= $1
 
 -- name: claim_due
 -- Lease servers whose time has come, the longest waiting first. $1 now, $2 at most, $3 holder, $4 seconds.
@@ -95,14 +113,17 @@ where state <> 'paused' and domain <> all($1::text[])
 select
   s.domain, s.layer, s.endpoints, s.last_seen_at, s.state, s.consecutive_failures, s.failing_since,
   s.poll_seconds, c.cursor, c.cursor_ns,
-  coalesce(c.seen, '{}') as seen, c.replay_until_ns, c.replayed_at
+  coalesce(c.seen, '{}') as seen, c.replay_until_ns, c.replayed_at,
+  coalesce(c.replay_owed, false) as replay_owed
 from mirror.servers s
 left join mirror.cursors c using (domain)
 where s.domain = $1
 
 -- name: set_state
 -- A server's state, when it is asked next, and when it was last asked.
-update mirror.servers set state = $2, next_poll_at = $3, last_crawled_at = $4, last_error = $5
+update mirror.servers set
+  state = $2, next_poll_at = $3, last_crawled_at = $4, last_error = $5, last_error_at = $4,
+  consecutive_failures = 0, failure_class = null, failing_since = null
 where domain = $1
 
 -- name: enter_state
@@ -146,8 +167,12 @@ update mirror.cursors set last_finished_at = $2 where domain = $1
 -- The log went back: read it from its start, at most once a day. Rows up to the old cursor are known.
 update mirror.cursors set
   cursor = null, cursor_ns = null, seen = '{}',
-  replay_until_ns = greatest(cursor_ns, replay_until_ns), replayed_at = $2
+  replay_until_ns = greatest(cursor_ns, replay_until_ns), replayed_at = $2, replay_owed = false
 where domain = $1
+
+-- name: owe_replay
+-- The log went back again within a day of being read anew.
+update mirror.cursors set replay_owed = true where domain = $1
 
 -- name: succeed
 -- A run went well.
@@ -174,4 +199,14 @@ where domain = $1
 -- name: mark_server
 -- The projection shows servers too: their key in the queue is the domain.
 insert into mirror.projection_queue (key, marked_at) values ($1, $2)
+on conflict (key) do update set generation = nextval('mirror.projection_generation')
+
+-- name: mark_server_now_and_then
+-- A server of which only the last crawl's time changed ($3: it showed the state already) is projected once a minute.
+with marked as (
+  update mirror.servers set marked_at = $2::timestamptz
+  where domain = $1 and (not $3::boolean or marked_at is null or marked_at <= $2::timestamptz - interval '1 minute')
+  returning domain
+)
+insert into mirror.projection_queue (key, marked_at) select domain, $2 from marked
 on conflict (key) do update set generation = nextval('mirror.projection_generation')
