@@ -95,7 +95,9 @@ class ProjectionQueue:
     async def wait(self) -> None:
         """Return when something may have been marked: told by this process, or after a second for others'."""
         try:
-            await asyncio.wait_for(self._marked.wait(), _POLL_SECONDS)
+            # Not `wait_for`: before Python 3.12 it loses a cancellation that meets the wake-up.
+            async with asyncio.timeout(_POLL_SECONDS):
+                await self._marked.wait()
         except TimeoutError:
             return
 

@@ -163,8 +163,8 @@ async def _crash_trial(
 def _differences(crashed: Tables, undisturbed: Tables) -> dict[str, tuple[int, int, list[Any]]]:
     """Tables that differ: how long they are, and rows that only the first has.
 
-    Whether a reference went with its post or was barred afterwards, and so is retired or not, depends on which
-    server's feed was read first, not on crashes.
+    Whether a reference went with its post or was barred afterwards, and so is retired or not, depends on
+    which server's feed was read first, not on crashes.
     """
     for tables in (crashed, undisturbed):
         tables["retired"] = [row for row in tables["retired"] if ".example/" not in row[0]]

@@ -152,3 +152,21 @@ async def test_marking_schemas_again_marks_every_record_of_them(database_url: st
         after = await _marks(mirror)
         assert after.keys() == before.keys()
         assert min(after.values()) > max(before.values())
+
+
+@pytest.mark.parametrize("steps", range(8))
+async def test_a_waiting_projector_can_be_cancelled_whenever_a_mark_comes(
+    database_url: str, steps: int
+) -> None:
+    """A cancellation that meets a wake-up is not lost: a process that is told to end would go on for ever."""
+    async with open_mirror(database_url) as mirror:
+        queue = ProjectionQueue(mirror.database)
+        waiting = asyncio.ensure_future(queue.wait())
+        for _ in range(4):
+            await asyncio.sleep(0)
+        queue.notify()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        if waiting.cancel():
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
