@@ -134,4 +134,5 @@ async def running_house(settings: Settings) -> AsyncIterator[Running]:
                 yield Running(house, work, api, internal)
         finally:
             work.cancel()
-            await asyncio.wait([work])
+            _, late = await asyncio.wait([work], timeout=20)
+            assert not late, "the house does not end"

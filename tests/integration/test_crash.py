@@ -201,7 +201,7 @@ async def test_sigterm_ends_in_order_and_a_second_start_goes_on_where_the_first_
     database_url: str, tmp_path: Path
 ) -> None:
     """Exit code 0 in the middle of a backfill; the next process does not begin at the start of the log."""
-    network = await anyio.to_thread.run_sync(lambda: _network(4_000, servers=1))
+    network = await anyio.to_thread.run_sync(lambda: _network(2_500, servers=1))
     store = Store(database_url)
     (server,) = network.servers.values()
     async with await serve(network) as served:
