@@ -35,7 +35,7 @@ lint: venv ## Check style, types and layers
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --quiet
+	@$(BIN)/lint-imports --no-logo
 
 format: venv ## Format the code and mend what the linter can
 	@$(BIN)/ruff check --fix --quiet --exit-zero

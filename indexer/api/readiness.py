@@ -50,6 +50,8 @@ class Readiness:
         running = self._running.get(check.name)
         if running is None or running.done():
             running = asyncio.create_task(_run(check), name=f"check {check.name}")
+            # A check that was given up may fail when nobody looks any more: its error counts as seen.
+            running.add_done_callback(lambda task: task.cancelled() or task.exception())
             self._running[check.name] = running
         return running
 

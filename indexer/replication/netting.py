@@ -303,14 +303,6 @@ def _order(head: Head) -> Order:
     return head.created_at, head.cdid
 
 
-def _takes(target: DeleteTarget, head: Head) -> bool:
-    return target.covers(head.key) or target.covers_document(head.owner, head.cdid)
-
-
-def _covers_href(target: DeleteTarget, href: str) -> bool:
-    return href.startswith("cckv:") and target.covers(href)
-
-
 def _record(head: Head, commit: Commit) -> RecordPut:
     assert commit.key is not None
     assert commit.key.parent is not None

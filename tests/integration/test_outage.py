@@ -129,7 +129,6 @@ async def test_a_stopped_database_stops_nothing_for_good(data_dir: Path) -> None
             await anyio.to_thread.run_sync(_stop, data_dir)
 
 
-@pytest.mark.xfail(reason="the error of a readiness check that was given up is never retrieved")
 @pytest.mark.timeout(120)
 async def test_a_database_that_hangs_is_as_away_as_one_that_refuses(data_dir: Path) -> None:
     """Connections stay open and nobody answers: the same words, the same recovery."""

@@ -190,7 +190,7 @@ async def _filled(mirror: Mirror, database_url: str) -> asyncpg.Connection[async
         " from generate_series(1, 30000) n"
     )
     await mirror.database.execute(
-        "insert into mirror.tombstones select 'cckv://o/' || n, 'key', now(), 'd' || n, 'o', 's'"
+        "insert into mirror.tombstones select 'o', 'cckv://o/' || n, 'key', now(), 'd' || n, 'o', 's'"
         " from generate_series(1, 30000) n"
     )
     await mirror.database.execute(

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from indexer.simulation.signing import cdid_of
 
@@ -67,7 +67,7 @@ class NaiveFeed:
 
     def _delete(self, target: str) -> None:
         removed = [key for key, held in self.records.items() if _covers(target, key, held)]
-        hrefs = {f"cckv://{'/'.join(key)}" for key in removed}
+        hrefs = {"cckv://" + "/".join(quote(step, safe="") for step in key) for key in removed}
         hrefs |= {f"ccfs://{key[0]}/concrnt/{self.records[key].cdid}" for key in removed}
         for key in removed:
             self._drop(key)
@@ -76,7 +76,7 @@ class NaiveFeed:
             if href is None:
                 continue
             covered = href.startswith("cckv:") and _covers(target, steps_of(href), None)
-            if href in hrefs or href == target or covered:
+            if _spelled(href) in hrefs or href == target or covered:
                 self._drop(key)
 
     def _drop(self, key: tuple[str, ...]) -> None:
@@ -86,6 +86,13 @@ class NaiveFeed:
         pair = (document["author"], document["associate"].removeprefix("cckv://"), document["schema"])
         if pair not in self.acks or created_at > self.acks[pair][0]:
             self.acks[pair] = (created_at, document["kind"] in ("ack", "acked"))
+
+
+def _spelled(href: str) -> str:
+    """One spelling of an href, every step quoted."""
+    if not href.startswith("cckv:"):
+        return href
+    return "cckv://" + "/".join(quote(step, safe="") for step in steps_of(href))
 
 
 def _covers(target: str, key: tuple[str, ...], held: Held | None) -> bool:
