@@ -315,7 +315,7 @@ async def test_a_connection_lost_between_any_two_statements_leaves_nothing_of_th
         before = await _everything(mirror)
         rows = read_rows(_page(), now=NOW, indexed=SCHEMAS.malformed_kinds)
         advance = CursorAdvance(ALPHA, "2025-03-01T00:01:00Z", 1_740_787_260 * 10**9, rows.digests)
-        failing = _FailingDatabase(mirror.database.pool, mirror.database.dsn)
+        failing = _FailingDatabase(mirror.database.pool)
         writer = PageWriter(failing, schemas=SCHEMAS)
         for number in range(100):
             failing.statement = number
