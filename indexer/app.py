@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ from indexer.api.public import make_public_app
 from indexer.api.serving import ListenError, serve
 from indexer.api.statistics import statistics_answer
 from indexer.concrnt.client import PeerClient, user_agent
+from indexer.engines.base import EngineUnavailable
 from indexer.engines.indexes import INDEXES
 from indexer.engines.postgres import PostgresEngine
 from indexer.errors import ExpectedError, unwrapped
@@ -31,7 +33,7 @@ from indexer.instruments import Instruments, MirrorFigures
 from indexer.mirror.database import Database, StoreUnavailable
 from indexer.mirror.embedded import EmbeddedServerError, start_embedded
 from indexer.mirror.lock import role as role_lease
-from indexer.mirror.migrate import MigrationError, migrate, missing_migrations
+from indexer.mirror.migrate import MigrationError, migrate, migrations, missing_migrations
 from indexer.mirror.queue import ProjectionQueue
 from indexer.mirror.servers import Servers
 from indexer.mirror.statistics import ServerReport, server_reports
@@ -454,7 +456,9 @@ async def fetch_statistics(settings: Settings) -> dict[str, Any]:
 async def fetch_servers(settings: Settings) -> list[dict[str, Any]]:
     """Every server that is known, as `servers --json` prints it."""
     async with _open_for_reading(settings) as database:
-        return [server_row(report) for report in await server_reports(database, layer="")]
+        reports = await server_reports(database, layer="")
+        sharing = Counter(report.csid for report in reports if report.csid)
+        return [server_row(report, csid_shared=sharing[report.csid or ""] > 1) for report in reports]
 
 
 @asynccontextmanager
@@ -463,15 +467,30 @@ async def _open_for_reading(settings: Settings) -> AsyncIterator[Database]:
         open_store(settings) as dsn,
         open_database(dsn, size=2, application="indexer report") as database,
     ):
-        await bring_up_to_date(database)
         try:
+            await _refuse_other_schema(database)
             yield database
-        except StoreUnavailable as error:
+        except (StoreUnavailable, EngineUnavailable) as error:
             raise ExpectedError(str(error), code="database_away") from error
 
 
-def server_row(report: ServerReport) -> dict[str, Any]:
-    """One server as `servers --json` prints it (behaviour.md, section 9)."""
+async def _refuse_other_schema(database: Database) -> None:
+    """A report changes no schema that others may be at work on; a database without one is made ready."""
+    missing = await missing_migrations(database)
+    if len(missing) == len(migrations()):
+        await bring_up_to_date(database)
+    elif missing:
+        raise ExpectedError(
+            "the database's schema is older than this program: run `concrnt-indexer migrate` first",
+            code="schema_outdated",
+        )
+
+
+def server_row(report: ServerReport, *, csid_shared: bool) -> dict[str, Any]:
+    """One server as `servers --json` prints it (behaviour.md, section 9).
+
+    `csid_shared`: another domain claims the same server key. A claim proves nothing; both are followed.
+    """
     return {
         "domain": report.domain,
         "csid": report.csid,
@@ -490,4 +509,5 @@ def server_row(report: ServerReport) -> dict[str, Any]:
         "malformed": report.malformed,
         "rejected": report.rejected,
         "partialInstants": report.partial_instants,
+        "csidShared": csid_shared,
     }
