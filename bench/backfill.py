@@ -26,6 +26,7 @@ import httpx
 from indexer.mirror.embedded import start_embedded
 
 _PAGE = 100
+_LONGEST_SECONDS = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +86,12 @@ async def backfill(network: dict[str, object], commits: int, dsn: str) -> Figure
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
-        first, seconds, documents = await _until_searchable(dsn, commits, started)
+        async with asyncio.timeout(_LONGEST_SECONDS):
+            first, seconds, documents = await _until_searchable(dsn, commits, started)
         peak = _peak_bytes(process.pid)
     finally:
-        process.send_signal(signal.SIGTERM)
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
         await process.wait()
     return Figures(commits, seconds, first, peak, documents)
 
@@ -132,8 +135,7 @@ async def bare_upserts(rows: list[bytes], dsn: str) -> float:
     await connection.execute(
         'create table bare (key text collate "C" primary key, owner text, schema text, parent text,'
         " author text, signed text);"
-        "create index on bare (owner); create index on bare (schema, key); create index on bare (parent);"
-        "create index on bare (author)"
+        "create index on bare (owner); create index on bare (schema, key); create index on bare (parent)"
     )
     prepared = []
     for number, row in enumerate(rows):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from indexer.concrnt.times import parse_instant
-from indexer.mirror.servers import ServerState
 from indexer.simulation import faults
 from indexer.simulation.faults import Endpoint
 from indexer.simulation.log import Precision
@@ -245,8 +244,7 @@ async def test_a_row_from_2099_does_not_carry_the_cursor_away(database_url: str)
         on[ALPHA].receive("2025-05-31T00:00:00Z", *_posts(3))
         on[ALPHA].receive("2099-01-01T00:00:00Z", *_posts(1, first=99))
         await on.crawl()
-        report = await on.report(ALPHA)
-        assert report.state == ServerState.CLOCK_AHEAD or report.cursor == "2025-05-31T00:00:00Z"
+        assert (await on.report(ALPHA)).cursor == "2025-05-31T00:00:00Z"
         on[ALPHA].receive("2025-06-01T12:00:00Z", *_posts(10, first=10))
         await on.follow(ALPHA)
         assert await _post_count(on) == 14
