@@ -446,7 +446,7 @@ async def run_migrate(settings: Settings) -> list[str]:
 
 async def fetch_statistics(settings: Settings) -> dict[str, Any]:
     """What `/api/v1/stats` answers."""
-    async with _open_for_reading(settings) as database:
+    async with open_for_reading(settings) as database:
         engine = PostgresEngine(database.pool, settings.search.max_total_hits)
         await engine.prepare(INDEXES)
         figures = MirrorFigures(database, layer=settings.crawl.layer)
@@ -455,14 +455,15 @@ async def fetch_statistics(settings: Settings) -> dict[str, Any]:
 
 async def fetch_servers(settings: Settings) -> list[dict[str, Any]]:
     """Every server that is known, as `servers --json` prints it."""
-    async with _open_for_reading(settings) as database:
+    async with open_for_reading(settings) as database:
         reports = await server_reports(database, layer="")
         sharing = Counter(report.csid for report in reports if report.csid)
         return [server_row(report, csid_shared=sharing[report.csid or ""] > 1) for report in reports]
 
 
 @asynccontextmanager
-async def _open_for_reading(settings: Settings) -> AsyncIterator[Database]:
+async def open_for_reading(settings: Settings) -> AsyncIterator[Database]:
+    """The store, for commands that report or do one thing; its schema is left as it is."""
     async with (
         open_store(settings) as dsn,
         open_database(dsn, size=2, application="indexer report") as database,

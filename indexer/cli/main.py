@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from indexer.cli import config, demo, report, up
+from indexer.cli import config, demo, operate, report, up
 from indexer.cli.errors import FAILED, FINE, INTERRUPTED, PROGRAM, expected, print_error
 
 app = typer.Typer(
@@ -23,7 +23,8 @@ app.command()(up.up)
 app.command()(demo.demo)
 app.command()(demo.simulate)
 app.command()(report.stats)
-app.command()(report.servers)
+app.add_typer(operate.servers, name="servers")
+app.add_typer(operate.dead_letters, name="dead-letters")
 app.command()(up.migrate)
 app.add_typer(config.config, name="config")
 

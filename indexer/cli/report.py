@@ -1,5 +1,7 @@
 """`stats` and `servers`: what a running or stopped indexer knows, for people and for programs."""
 
+from pathlib import Path
+
 from indexer.cli.options import AsJSON, ConfigFile, load_settings
 from indexer.cli.output import console, print_json
 
@@ -22,11 +24,8 @@ def stats(file: ConfigFile = None, *, as_json: AsJSON = False) -> None:
     console().print(*statistics_tables(statistics), sep="\n")
 
 
-def servers(file: ConfigFile = None, *, as_json: AsJSON = False) -> None:
-    """List the servers that are known, and how following each of them goes.
-
-    With --json: a list, one object a server.
-    """
+def list_servers(file: Path | None, *, as_json: bool) -> None:
+    """Print the servers that are known, and how following each of them goes."""
     settings = load_settings(file)
     from indexer import app  # noqa: PLC0415
     from indexer.cli.running import run  # noqa: PLC0415

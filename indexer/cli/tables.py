@@ -83,6 +83,19 @@ def servers_table(rows: Sequence[Mapping[str, Any]], *, now: datetime) -> Table:
     return table
 
 
+def dead_letters_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return one row a dead letter, its commit cut."""
+    table = _table(caption=None if rows else "there are no dead letters")
+    for header in ("id", "server", "kind", "reason"):
+        table.add_column(header, overflow="fold")
+    table.add_column("commit", overflow="ellipsis", no_wrap=True, ratio=1)
+    for row in rows:
+        table.add_row(
+            str(row["id"]), str(row["server"]), str(row["kind"]), str(row["reason"]), Text(str(row["commit"]))
+        )
+    return table
+
+
 def _state_text(row: Mapping[str, Any]) -> Text:
     state = str(row["state"])
     text = Text(state, style=_STATE_STYLES.get(state, ""))

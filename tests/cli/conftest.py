@@ -47,7 +47,13 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 @pytest.fixture
 def app(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A stand-in for `indexer.app`, to be given the functions that a test needs."""
+    from indexer import app as real  # noqa: PLC0415 - heavy, and only what it exports is taken
+
     module = ModuleType("indexer.app")
-    monkeypatch.setitem(sys.modules, "indexer.app", module)
-    monkeypatch.setattr(indexer, "app", module, raising=False)
+    vars(module).update({name: value for name, value in vars(real).items() if not name.startswith("__")})
+    demo = ModuleType("indexer.demo")
+    demo.run_demo = lambda *given, **named: module.run_demo(*given, **named)  # type: ignore[attr-defined]
+    for name, stand_in in (("app", module), ("demo", demo)):
+        monkeypatch.setitem(sys.modules, f"indexer.{name}", stand_in)
+        monkeypatch.setattr(indexer, name, stand_in, raising=False)
     return module

@@ -217,7 +217,7 @@ def test_up_runs_until_a_signal_comes(command: Command, app: ModuleType) -> None
     """Its work is cancelled, may tidy up, and the exit code is 0."""
     tidied = []
 
-    async def run_up(_: Settings) -> None:
+    async def run_up(_: Settings, **_more: object) -> None:
         signal.raise_signal(signal.SIGTERM)
         try:
             await asyncio.Event().wait()
@@ -294,7 +294,7 @@ def test_expected_errors_are_one_line_and_exit_1(
 def test_unexpected_errors_are_not_hidden(command: Command, app: ModuleType) -> None:
     """A fault of ours ends in a traceback."""
 
-    async def run_up(_: Settings) -> None:
+    async def run_up(_: Settings, **_more: object) -> None:
         raise ZeroDivisionError
 
     app.run_up = run_up  # type: ignore[attr-defined]
