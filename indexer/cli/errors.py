@@ -1,6 +1,7 @@
 """How a command ends: exit codes, and errors as a person and as a program read them.
 
-0 fine, 1 the work failed, 2 usage or configuration, 130 interrupted. Errors go to standard error, as one line
+0 fine, 1 the work failed or was interrupted, 2 usage or configuration.
+Errors go to standard error, as one line
 `concrnt-indexer: …` (a configuration that is wrong: one line a problem), or with `--json` as one object
 `{"message", "code"}`. Only what nobody expected ends in a traceback.
 """
@@ -17,7 +18,7 @@ PROGRAM = "concrnt-indexer"
 FINE = 0
 FAILED = 1
 USAGE = 2
-INTERRUPTED = 130
+INTERRUPTED = 1
 
 _SYSTEM_CODES = {
     errno.EADDRINUSE: "address_in_use",

@@ -1,5 +1,6 @@
 """The command `concrnt-indexer`. What is heavy to import is imported by the commands that need it."""
 
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -48,8 +49,13 @@ def _options(
     """Options of the command as a whole."""
 
 
+_UNTIL_STOPPED = frozenset({"up", "demo", "simulate"})
+
+
 def main() -> None:
     """Run the command line and exit with its code."""
+    # Until the command has handlers of its own, SIGTERM ends it as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
 
 
@@ -61,7 +67,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = typer.main.get_command(app).main(arguments, prog_name=PROGRAM, standalone_mode=False)
     except KeyboardInterrupt:
-        return INTERRUPTED
+        # What runs until it is stopped has ended as it should, however early the stop came.
+        return FINE if arguments and arguments[0] in _UNTIL_STOPPED else INTERRUPTED
     except typer.Abort:
         return FAILED
     except Exception as error:

@@ -93,7 +93,10 @@ class KnownServer(NamedTuple):
 
 
 class KnownServers(NamedTuple):
-    """A known-servers list: each name once, in its order (the first entry counts), and what was skipped."""
+    """A known-servers list: each entry once, in its order, and what was skipped.
+
+    A name stands once for each layer that it is given.
+    """
 
     entries: tuple[KnownServer, ...]
     skipped: Mapping[Skip, int]
@@ -135,15 +138,15 @@ def decode_known_servers(body: bytes) -> KnownServers:
     """
     text = decode_text(body)
     rows = [] if text.strip() == "null" else split_array(text, at_most=MAX_LIST_ENTRIES)
-    entries: dict[str, KnownServer] = {}
+    entries: dict[KnownServer, None] = {}
     skipped: Counter[Skip] = Counter()
     for row in rows:
         entry = _known_server(row)
         if isinstance(entry, Skip):
             skipped[entry] += 1
         else:
-            entries.setdefault(entry.name, entry)
-    return KnownServers(tuple(entries.values()), MappingProxyType(skipped))
+            entries.setdefault(entry)
+    return KnownServers(tuple(entries), MappingProxyType(skipped))
 
 
 def _known_server(row: str) -> KnownServer | Skip:

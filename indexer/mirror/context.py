@@ -65,7 +65,8 @@ class Context:
 
     heads: Mapping[str, Head] = field(default_factory=dict)
     retired: frozenset[tuple[str, str]] = frozenset()
-    removed_documents: Mapping[str, tuple[datetime, str]] = field(default_factory=dict)
+    removed_documents: Mapping[str, tuple[datetime, str, str | None]] = field(default_factory=dict)
+    """CDID → createdAt, CDID and source of the delete that took the document."""
     known_deletes: frozenset[str] = frozenset()
     tombstones: Sequence[Tombstone] = ()
     homes: Mapping[str, tuple[str, tuple[datetime, str]]] = field(default_factory=dict)
@@ -92,11 +93,11 @@ async def load_context(connection: Connection, needs: Needs) -> Context:
         for row in await connection.fetch(_SQL["heads_by_document"], list(owners), list(cdids)):
             heads[row["key"]] = _head(row)
     retired: set[tuple[str, str]] = set()
-    removed: dict[str, tuple[datetime, str]] = {}
+    removed: dict[str, tuple[datetime, str, str | None]] = {}
     for row in await connection.fetch(_SQL["retired_documents"], list(needs.cdids)):
         retired.add((row["key"], row["cdid"]))
         if row["deleted_at"] is not None:
-            removed[row["cdid"]] = (row["deleted_at"], row["deleted_by"])
+            removed[row["cdid"]] = (row["deleted_at"], row["deleted_by"], row["source"])
     known: frozenset[str] = frozenset()
     if needs.delete_cdids:
         rows = await connection.fetch(_SQL["known_deletes"], list(needs.delete_cdids))

@@ -15,6 +15,7 @@ from indexer.concrnt.times import format_instant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
     from datetime import datetime
 
     from indexer.concrnt.pages import Page
@@ -95,29 +96,44 @@ def shows_row_at(page: Page, cursor_ns: int) -> bool:
 
 
 def rows_read_before(
-    digests: Sequence[int], *, ends_ns: int | None, horizon_ns: int | None, seen: frozenset[int] | set[int]
-) -> int:
-    """How many rows at the head of a page were read before.
+    digests: Sequence[int], *, ends_ns: int | None, horizon_ns: int | None, seen: Sequence[int]
+) -> tuple[int, int]:
+    """How many rows at the head of a page were read before, and how many of `seen` they account for.
 
-    All of them where the first row past the page (`ends_ns`) is not past the horizon, the cursor as the run
-    began; else those up to the last one that the page applied last had too (`seen`): rows do not carry their
-    receipt time.
+    All of them where the first row past the page (`ends_ns`) is not past the horizon, the cursor as the
+    run began. Else `seen`, the rows of the page applied last, tells where they end: rows do not carry their
+    receipt time. Rows that are alike (`null`, a commit sent twice) make a single row no proof, so the whole
+    sequence is looked for, up to the end of the page; only where late or hidden rows part it, its rows in
+    order.
     """
     if horizon_ns is not None and ends_ns is not None and ends_ns <= horizon_ns:
-        return len(digests)
-    for position in range(len(digests) - 1, -1, -1):
-        if digests[position] in seen:
-            return position + 1
-    return 0
+        return len(digests), 0
+    for start, digest in enumerate(digests):
+        if seen and digest == seen[0]:
+            length = min(len(seen), len(digests) - start)
+            if tuple(digests[start : start + length]) == tuple(seen[:length]):
+                return start + length, length
+    read, met = 0, 0
+    places: dict[int, list[int]] = {}
+    for place, digest in enumerate(seen):
+        places.setdefault(digest, []).append(place)
+    for position, digest in enumerate(digests):
+        later = [place for place in places.get(digest, ()) if place >= met]
+        if later:
+            read, met = position + 1, later[0] + 1
+    return read, met
 
 
-def shared_rows(ascending: Sequence[int], descending: Sequence[int]) -> int:
-    """How many rows the two ends of one instant have in common; 0 when they did not meet.
+def shared_rows(ascending: Sequence[int], descending: Sequence[int], *, distinct: AbstractSet[int]) -> int:
+    """How many rows the end of one reading and the head of another have in common; 0 when they did not meet.
 
-    Takes the digests of the rows as read forward and, put back into log order, as read backward. An instant
-    of exactly as many rows as two requests hold can not be told from a longer one: it counts as not met.
+    For an instant: the digests as read forward and, put back into log order, as read backward. Rows without
+    a document are alike and prove nothing: one of the `distinct` ones has to be among the common ones. An
+    instant of exactly as many rows as two requests hold can not be told from a longer one: it counts as not
+    met.
     """
     for shared in range(min(len(ascending), len(descending)), 0, -1):
-        if list(ascending[-shared:]) == list(descending[:shared]):
+        common = list(descending[:shared])
+        if list(ascending[-shared:]) == common and not distinct.isdisjoint(common):
             return shared
     return 0

@@ -102,7 +102,7 @@ class Discovery:
                 other_layer=other_layer,
                 malformed=_counts(listed.skipped),
             )
-        return names
+        return list(dict.fromkeys(names))
 
     async def add(self, names: Iterable[str]) -> list[str]:
         """Add names within the bounds of discovery; returns those that are new."""

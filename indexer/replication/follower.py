@@ -100,8 +100,7 @@ class _Run:
     template: str
     stored: Position | None
     horizon_ns: int | None
-    seen_in_order: tuple[int, ...]
-    seen: set[int]
+    seen: tuple[int, ...]
     row_stands: bool
     lease: Lease | None = None
     clock_ahead: bool = False
@@ -185,7 +184,8 @@ class Follower:
         if run.pending is None:
             run.pending = unit
         else:
-            again = cursors.shared_rows(run.pending.rows.digests[-INSTANT_LIMIT:], unit.rows.digests)
+            last = run.pending.rows.digests[-INSTANT_LIMIT:]
+            again = cursors.shared_rows(last, unit.rows.digests, distinct=unit.rows.distinct)
             run.pending.rows += Rows(unit.rows.rows[again:], unit.rows.digests[again:])
             run.pending.cursor, run.pending.ends_ns = unit.cursor, unit.ends_ns
             run.pending.pages += 1
@@ -242,12 +242,11 @@ class Follower:
         first = await self._fetch(run, instant, until=instant.text, order="asc")
         rows = self._rows(first.items)
         whole = True
-        was_read = not run.seen.isdisjoint(rows.digests)
-        run.seen |= set(run.last_page)  # its last rows may be of this instant
+        was_read = not rows.distinct.isdisjoint(run.seen)
         if first.next_ns == instant.ns:
             last = await self._fetch(run, instant, until=instant.text, order="desc")
             tail = self._rows(tuple(reversed(last.items)))
-            shared = cursors.shared_rows(rows.digests, tail.digests)
+            shared = cursors.shared_rows(rows.digests, tail.digests, distinct=rows.distinct | tail.distinct)
             whole = shared > 0
             rows += Rows(tail.rows[shared:], tail.digests[shared:])
         horizon_ns = -1 if run.horizon_ns is None else run.horizon_ns
@@ -285,16 +284,17 @@ class Follower:
         to_store = cursors.storable(unit.cursor, now=now)
         if unit.cursor is not None and to_store is None:
             run.clock_ahead = True
-        behind = cursors.rows_read_before(
+        behind, met = cursors.rows_read_before(
             unit.rows.digests, ends_ns=unit.ends_ns, horizon_ns=run.horizon_ns, seen=run.seen
         )
         # Where a page boundary parts an instant, its first rows come again with the next page.
-        behind = max(behind, cursors.shared_rows(run.last_page, unit.rows.digests))
+        again = cursors.shared_rows(run.last_page, unit.rows.digests, distinct=unit.rows.distinct)
+        behind = max(behind, again)
         advance = CursorAdvance(
             domain=run.domain,
             cursor=to_store.text if to_store else None,
             cursor_ns=to_store.ns if to_store else None,
-            seen=_seen_after(run, unit.rows, unit.ends_ns),
+            seen=_seen_after(run, unit, met),
             partial_instants=unit.partial_instants,
             lease=run.lease,
         )
@@ -325,8 +325,7 @@ def _begin(state: FeedState, template: str, lease: Lease | None) -> _Run:
         template=template,
         stored=stored,
         horizon_ns=max(horizons, default=None),
-        seen_in_order=state.seen,
-        seen=set(state.seen),
+        seen=state.seen,
         row_stands=False,
         lease=lease,
     )
@@ -336,25 +335,25 @@ def _shows_row(run: _Run, page: Page) -> bool:
     """Whether a page proves that the log holds a row at the stored cursor or past it."""
     if run.stored is None or cursors.shows_row_at(page, run.stored.ns):
         return True
-    return any(digest_of(item) in run.seen for item in page.items)
+    seen = set(run.seen)
+    return any(b'"document"' in item and digest_of(item) in seen for item in page.items)
 
 
 def _is_known(run: _Run, unit: _Unit) -> bool:
-    """Whether a page brings nothing at all: every row stood in the page applied last, and no newer cursor."""
-    if unit.partial_instants or not run.seen.issuperset(unit.rows.digests):
+    """Whether a page brings nothing at all: it is the page applied last, and leads to no newer cursor."""
+    if unit.partial_instants or unit.rows.digests != run.seen:
         return False
     return unit.cursor is None or (run.stored is not None and unit.cursor.ns <= run.stored.ns)
 
 
-def _seen_after(run: _Run, rows: Rows, ends_ns: int | None) -> tuple[int, ...] | None:
+def _seen_after(run: _Run, unit: _Unit, met: int) -> tuple[int, ...] | None:
     """The digests to remember; None leaves the stored ones: no rows, or none past the horizon.
 
-    What the page applied last had beyond this one is kept until it is met: a page boundary may part it.
+    What the page applied last had beyond this one (`met` of its rows stood here) is kept until it is met: a
+    page boundary may part it.
     """
-    if not rows.digests or (run.horizon_ns is not None and ends_ns is not None and ends_ns <= run.horizon_ns):
+    is_behind = run.horizon_ns is not None and unit.ends_ns is not None and unit.ends_ns <= run.horizon_ns
+    if not unit.rows.digests or is_behind:
         return None
-    met = run.seen.intersection(rows.digests)
-    last_met = max((i for i, digest in enumerate(run.seen_in_order) if digest in met), default=None)
-    run.seen_in_order = () if last_met is None else run.seen_in_order[last_met + 1 :]
-    run.seen = set(run.seen_in_order)
-    return rows.digests[-SEEN_ROWS:] + run.seen_in_order
+    run.seen = run.seen[met:] if met else ()
+    return unit.rows.digests[-SEEN_ROWS:] + run.seen

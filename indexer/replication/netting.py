@@ -154,7 +154,7 @@ class Netting:
         uris = [head.key, compose_document(head.owner, head.cdid)]
         if head.href is not None:
             uris.append(head.href)
-            if self._href_was_removed(head):
+            if self._href_was_removed(head, read_before=read_before):
                 return True
         for uri in uris:
             if owner_of(uri) not in self._owners_with_deletes:
@@ -174,11 +174,15 @@ class Netting:
                 if stone.scope is Scope.TREE or is_target is (stone.scope is not Scope.BELOW):
                     yield stone
 
-    def _href_was_removed(self, head: Head) -> bool:
+    def _href_was_removed(self, head: Head, *, read_before: bool) -> bool:
         """A reference to a document (by `ccfs`) that a delete took, not older than the reference."""
         assert head.href is not None
         removal = self.context.removed_documents.get(head.href.rpartition("/")[2])
-        return head.href.startswith("ccfs:") and removal is not None and _order(head) <= removal
+        if not head.href.startswith("ccfs:") or removal is None:
+            return False
+        deleted_at, deleted_by, source = removal
+        in_log_order = source == self.source and not read_before
+        return not in_log_order and _order(head) <= (deleted_at, deleted_by)
 
     # --- deletes
 
@@ -226,7 +230,7 @@ class Netting:
         pointed_at = hrefs & self._referring.keys()
         if target.scope in (Scope.BELOW, Scope.TREE):
             pointed_at |= {href for href in self._referring if href[:5] == "cckv:" and target.covers(href)}
-        keys = sorted(key for href in pointed_at for key in self._referring[href])
+        keys = sorted({key for href in pointed_at for key in self._referring[href]})
         heads = [self._standing[key].head for key in keys if key in self._standing]
         return [head for head in heads if head.href in pointed_at]
 

@@ -28,6 +28,15 @@ class Rows:
     rows: tuple[Row, ...]
     digests: tuple[int, ...]
 
+    @property
+    def distinct(self) -> frozenset[int]:
+        """The digests of rows that hold a document; others are alike."""
+        return frozenset(
+            digest
+            for row, digest in zip(self.rows, self.digests, strict=True)
+            if isinstance(row, Commit | Ignored)
+        )
+
     def __add__(self, other: Rows) -> Rows:
         return Rows(self.rows + other.rows, self.digests + other.digests)
 

@@ -217,6 +217,12 @@ class Schedule:
             with contextlib.suppress(StoreUnavailable):
                 await asyncio.shield(self._servers.release(lease))
             raise
+        except Exception:
+            # A fault of ours that one server's data has found: seen in the log and with the server, and no
+            # reason to leave all others alone.
+            log.exception("a run ended by a fault of ours", server=lease.domain)
+            ok = False
+            await self._store_fault(lease)
         self._metrics.server_crawled(lease.domain, "ok" if ok else "error", time.monotonic() - started)
         return ok
 
@@ -318,6 +324,13 @@ class Schedule:
             await self._servers.owe_replay(state.domain)
         return again
 
+    async def _store_fault(self, lease: Lease) -> None:
+        state = await self._servers.state_of(lease.domain)
+        if state is not None:
+            error = PeerError(FailureClass.BAD_PAYLOAD, "reading it met a fault of ours; see the log")
+            with contextlib.suppress(LeaseLostError, StoreUnavailable):
+                await self._store_failure(state, error, lease)
+
     async def _store_failure(self, state: FeedState, error: PeerError, lease: Lease) -> None:
         now = self._clock()
         interval = self._settings.min_poll_interval
@@ -326,7 +339,7 @@ class Schedule:
         if error.failure is FailureClass.RATE_LIMITED:
             wait = self._jittered(interval)
             if error.retry_after is not None:
-                wait = min(timedelta(seconds=error.retry_after), LONGEST_WAIT)
+                wait = min(max(timedelta(seconds=error.retry_after), interval), LONGEST_WAIT)
             await self._servers.wait(lease, until=now + wait, now=now, why=str(error))
             return
         failures = state.consecutive_failures + 1

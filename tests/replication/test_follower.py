@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -28,6 +28,7 @@ from indexer.simulation.scripted import (
 from tests.replication.network import Stage, stage
 
 if TYPE_CHECKING:
+    from indexer.mirror.servers import CursorAdvance
     from indexer.simulation.server import SimulatedServer
 
 pytestmark = pytest.mark.anyio
@@ -567,3 +568,58 @@ async def test_names_are_cheap_to_make_up(database_url: str) -> None:
         domains = [row["domain"] for row in rows]
         assert len(domains) == 150
         assert sum("spam" in domain for domain in domains) == 100
+
+
+async def test_rows_that_are_alike_do_not_pass_for_rows_read_before(database_url: str) -> None:
+    """A `null` after new rows is no proof that these were read: log order holds, and all are counted."""
+    async with stage(database_url) as on:
+        on[ALPHA].receive(T0, b"null")
+        await on.crawl()
+        on[ALPHA].receive(
+            "2025-03-01T00:00:01Z",
+            profile(ALICE, username="first", created_at="2025-03-01T00:00:20Z"),
+            profile(ALICE, username="second", created_at="2025-03-01T00:00:10Z"),
+            b"null",
+        )
+        await on.follow(ALPHA)
+        assert (await on.mirror.value(profile_key(ALICE)))["username"] == "second"
+        assert (await on.report(ALPHA)).commits == 4
+
+
+async def test_rows_that_are_alike_do_not_join_the_ends_of_an_instant(database_url: str) -> None:
+    """260 rows at one time, alike where the two readings end: nobody pretends that they met."""
+    rows = _posts(260)
+    rows[99] = rows[160] = b"null"
+    async with stage(database_url) as on:
+        on[ALPHA].receive(T0, *rows)
+        on[ALPHA].receive("2025-03-01T00:00:01Z", *_posts(1, first=1000))
+        await on.crawl()
+        assert on.counts.not_whole == 1
+
+
+async def test_a_wait_shorter_than_the_interval_does_not_beat_it(database_url: str) -> None:
+    """`Retry-After: 0` is no invitation to ask again at once."""
+    async with stage(database_url) as on:
+        on[ALPHA].faults.always(faults.slow_down(0), on=Endpoint.REPLICATION)
+        await on.crawl()
+        assert (await on.report(ALPHA)).next_poll_at >= on.clock.now + timedelta(seconds=13)
+
+
+async def test_a_fault_of_ours_in_one_run_leaves_the_others_at_work(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shows with the server, which backs off."""
+    async with stage(database_url) as on:
+        write = on.mirror.writer.write
+
+        async def failing(rows: object, advance: CursorAdvance, **more: Any) -> object:
+            if advance.domain == ALPHA:
+                raise KeyError("ours")
+            return await write(rows, advance, **more)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(on.mirror.writer, "write", failing)
+        for domain in (ALPHA, BETA):
+            on[domain].receive(T0, *_posts(2))
+        await on.crawl()
+        assert (await on.report(ALPHA)).state == "backing_off"
+        assert (await on.report(BETA)).commits == 2

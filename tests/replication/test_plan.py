@@ -360,3 +360,21 @@ async def test_a_range_delete_of_many_records_is_one_transaction(database_url: s
             " (select count(*) from mirror.projection_queue where key like 'cckv:%') as marks"
         )
         assert counts == [{"records": 0, "retired": 20000, "marks": 20000}]
+
+
+@pytest.mark.anyio
+async def test_a_reference_edited_in_the_page_that_deletes_both_its_posts_goes_once(
+    database_url: str,
+) -> None:
+    """A range takes what it pointed at before and what it points at now."""
+    timeline = community_key(ALPHA, "c")
+    feed = [
+        reference(timeline, post_key(ALICE, "p/a"), author=ALICE, name="r"),
+        reference(
+            timeline, post_key(ALICE, "p/b"), author=ALICE, name="r", created_at="2025-03-01T00:01:00Z"
+        ),
+        delete(post_key(ALICE, "p") + "/*", author=ALICE, created_at="2025-03-01T00:02:00Z"),
+    ]
+    async with open_mirror(database_url) as mirror:
+        await mirror.write(ALPHA, feed)
+        assert await mirror.keys() == set()

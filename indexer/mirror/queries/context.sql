@@ -26,9 +26,11 @@ for update of r
 
 -- name: retired_documents
 -- Which of these documents were replaced or removed before.
-select key, cdid, deleted_at, deleted_by
-from mirror.retired
-where cdid = any($1::text[])
+select
+  r.key, r.cdid, r.deleted_at, r.deleted_by,
+  (select t.source from mirror.tombstones t where t.cdid = r.deleted_by limit 1) as source
+from mirror.retired r
+where r.cdid = any($1::text[])
 
 -- name: known_deletes
 -- Which of these deletes have been applied before.
