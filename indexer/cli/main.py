@@ -49,6 +49,7 @@ def _options(
     """Options of the command as a whole."""
 
 
+_TYPER_INTERRUPTED = 130
 _UNTIL_STOPPED = frozenset({"up", "demo", "simulate"})
 
 
@@ -64,11 +65,12 @@ def run(arguments: Sequence[str]) -> int:
 
     A pipe that nobody reads any more ends the process quietly with code 1 (typer and rich see to that).
     """
+    interrupted = FINE if arguments and arguments[0] in _UNTIL_STOPPED else INTERRUPTED
     try:
         code = typer.main.get_command(app).main(arguments, prog_name=PROGRAM, standalone_mode=False)
     except KeyboardInterrupt:
         # What runs until it is stopped has ended as it should, however early the stop came.
-        return FINE if arguments and arguments[0] in _UNTIL_STOPPED else INTERRUPTED
+        return interrupted
     except typer.Abort:
         return FAILED
     except Exception as error:
@@ -77,4 +79,6 @@ def run(arguments: Sequence[str]) -> int:
             raise
         print_error(known, as_json="--json" in arguments)
         return known.exit_code
+    if code == _TYPER_INTERRUPTED:
+        return interrupted
     return code if isinstance(code, int) else FINE

@@ -111,8 +111,11 @@ def test_endpoints_are_bounded() -> None:
     assert decode_well_known(encode({**FULL, "endpoints": odd})).endpoints == {"d": "/ok"}
 
 
-def test_a_list_names_each_server_once() -> None:
-    """Letter case, final dot and IDNA make no second server; malformed entries are counted and skipped."""
+def test_a_list_names_each_server_once_for_each_layer() -> None:
+    """Letter case, final dot and IDNA make no second server; malformed entries are counted and skipped.
+
+    An entry of another layer takes nothing from an entry of ours with the same name.
+    """
     listed = [
         {"domain": "Alpha.Example", "layer": "concrnt-mainnet"},
         {"domain": "alpha.example."},
@@ -132,7 +135,9 @@ def test_a_list_names_each_server_once() -> None:
     entries, skipped = decode_known_servers(encode(listed))
     assert entries == (
         KnownServer("alpha.example", "concrnt-mainnet"),
+        KnownServer("alpha.example", None),
         KnownServer("xn--wgv71a.example", "other"),
+        KnownServer("xn--wgv71a.example", None),
         KnownServer("gamma.example", None),
     )
     assert skipped == {Skip.MALFORMED_NAME: 4, Skip.NO_DOMAIN: 2, Skip.NOT_A_WELL_KNOWN: 3}
