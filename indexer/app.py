@@ -262,7 +262,8 @@ async def _listen(stack: AsyncExitStack, app: Any, listen: str) -> Listener:
     try:
         return await stack.enter_async_context(serve(app, listen))
     except ListenError as error:
-        raise ExpectedError(str(error), code="listen") from error
+        remedy = "set server.listen and server.internalListen (INDEXER_SERVER__LISTEN=:9080) to free ones"
+        raise ExpectedError(f"{error}; {remedy}", code="listen") from error
 
 
 async def _fail_when_ended(task: asyncio.Task[None], what: str) -> None:

@@ -56,7 +56,11 @@ async def simulated_network(
             raise ExpectedError("the simulated network did not start; its words are above", code="simulation")
         ready = json.loads(line)
         if "error" in ready:
-            raise ExpectedError(ready["error"], code="simulation")
+            raise ExpectedError(
+                f"{ready['error']} (the demo's network and database are both in {folder.parent}: "
+                "to begin anew, remove that folder whole)",
+                code="simulation",
+            )
         yield ready["seed"], ready["hostOverrides"], ready["commits"]
     finally:
         await _end(process)

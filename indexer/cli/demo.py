@@ -2,12 +2,15 @@
 
 import json
 import shlex
+import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from indexer.cli.errors import PROGRAM
 from indexer.cli.options import ConfigFile, load_settings
 from indexer.cli.output import console
 from indexer.errors import ExpectedError
@@ -130,6 +133,12 @@ def _print_ready(simulation: "Simulation", status: "Status") -> None:
         status.console.print(line, soft_wrap=True)
 
 
+def _program() -> str:
+    """The command as this shell finds it."""
+    called = Path(sys.argv[0])
+    return shlex.quote(str(called)) if called.name == PROGRAM and not shutil.which(PROGRAM) else PROGRAM
+
+
 def how_to_follow(seed: str, overrides: Mapping[str, str]) -> list[str]:
     """Return where the servers answer, and the command that follows them."""
     return [
@@ -138,6 +147,6 @@ def how_to_follow(seed: str, overrides: Mapping[str, str]) -> list[str]:
         "Follow it with:",
         "",
         f"  INDEXER_CRAWL__SEED={seed} INDEXER_CRAWL__HOST_OVERRIDES={shlex.quote(json.dumps(overrides))} \\",
-        "    concrnt-indexer up",
+        f"    {_program()} up",
         "",
     ]

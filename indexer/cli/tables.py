@@ -99,7 +99,7 @@ def dead_letters_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 def _state_text(row: Mapping[str, Any]) -> Text:
     state = str(row["state"])
     text = Text(state, style=_STATE_STYLES.get(state, ""))
-    if row["lastError"]:
+    if row["lastError"] and (row["failureClass"] or state not in ("following", "backfilling")):
         text.append(f"\n{_error_text(str(row['lastError']), row['failureClass'])}", style="dim")
     return text
 

@@ -15,6 +15,7 @@ import asyncio
 import random
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl, urlsplit
 
 import asyncpg
 import structlog
@@ -90,7 +91,9 @@ class Database:
                 },
             )
         except (*_AWAY, ValueError, asyncpg.PostgresError) as error:
-            raise StoreUnavailable(f"PostgreSQL can not be reached: {describe(error)}") from error
+            raise StoreUnavailable(
+                f"PostgreSQL at {_place(dsn)} can not be reached: {describe(error)}"
+            ) from error
         return cls(pool, acquire_timeout_seconds=acquire_timeout_seconds)
 
     async def close(self) -> None:
@@ -146,6 +149,13 @@ class Database:
         """Run one statement for its effect. Raises `StoreUnavailable`."""
         async with self.connection() as connection:
             await connection.execute(statement, *arguments)
+
+
+def _place(dsn: str) -> str:
+    """Where a DSN leads, without the password in it."""
+    parts = urlsplit(dsn)
+    host = parts.hostname or dict(parse_qsl(parts.query)).get("host", "the default place")
+    return f"{host}:{parts.port}" if parts.port else host
 
 
 def describe(error: BaseException) -> str:

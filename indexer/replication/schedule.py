@@ -304,6 +304,8 @@ class Schedule:
         shown = _shown_after(state, ended, now)
         if not drained and not again:
             self._goes_on.add(state.domain)
+        if drained and state.state in (ServerState.DISCOVERED, ServerState.BACKFILLING):
+            log.info("caught up with a server", server=state.domain, rows=ended.new_rows)
         await self._servers.finish(
             lease,
             drained=drained,

@@ -6,8 +6,9 @@ Making or reading a large network happens in a thread and stops soon after a can
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+import fcntl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -100,6 +101,42 @@ async def simulation(
     Arguments and errors as for `simulate`. The task ends only by an error, which the end of the block raises.
     """
     report = on_progress if on_progress is not None else _ignore
+    with _alone_in(state_dir):
+        async with _running(seed, servers, commits, rate, host, ports, state_dir, report, clock) as running:
+            yield running
+
+
+@contextmanager
+def _alone_in(folder: Path | None) -> Iterator[None]:
+    """Hold a folder for this process: two that append to the same logs would tell two stories.
+
+    Raises `OtherNetworkError` when another process has it. The lock ends with the process, however that ends.
+    """
+    if folder is None:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            message = f"another simulation is at work in {folder}"
+            raise OtherNetworkError(message) from error
+        yield
+
+
+@asynccontextmanager
+async def _running(  # noqa: PLR0917 - the arguments of `simulation`
+    seed: int | str,
+    servers: int,
+    commits: int,
+    rate: float,
+    host: str,
+    ports: Sequence[int] | None,
+    state_dir: Path | None,
+    report: Callable[[Progress], None],
+    clock: Callable[[], datetime],
+) -> AsyncIterator[tuple[Simulation, asyncio.Task[None]]]:
     network = await _take_up(Origin(str(seed), domains_of(servers), commits), state_dir, report, clock)
     try:
         running = await serve(network, host=host, ports=ports)

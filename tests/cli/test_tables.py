@@ -45,7 +45,12 @@ def test_the_servers_fit_into_100_columns_with_nothing_lost_but_the_end_of_an_er
 
 def test_text_of_strangers_is_text() -> None:
     """Markup, control characters and line breaks in an error do nothing."""
-    printed = _printed(servers_table([_row(lastError="[red]x\x1b[31m\n\x00y")], now=NOW), width=200)
+    printed = _printed(
+        servers_table(
+            [_row(state="backing_off", failureClass="connect", lastError="[red]x\x1b[31m\n\x00y")], now=NOW
+        ),
+        width=200,
+    )
     assert "[red]x\N{REPLACEMENT CHARACTER}[31m \N{REPLACEMENT CHARACTER}y" in printed
     assert "\x1b" not in printed
 
