@@ -598,6 +598,13 @@ def open_connections(port: int) -> int:
     return sum(bool(connection.raddr) and connection.raddr.port == port for connection in connections)
 
 
+async def only_open(port: int, at_most: int) -> None:
+    """No more sockets stay connected to a port; closing one takes its time on a busy machine."""
+    async with asyncio.timeout(20):
+        while open_connections(port) > at_most:  # noqa: ASYNC110 - nothing tells when a socket is gone
+            await asyncio.sleep(0.01)
+
+
 async def settle() -> None:
     """Let closed transports leave the event loop."""
     for _ in range(20):
@@ -612,8 +619,7 @@ async def test_slow_and_cancelled_requests_leave_nothing_open_and_starve_nobody(
         overrides = dict.fromkeys([*names, "healthy.example"], server.url)
         async with make_client(overrides, request_timeout=0.3) as client:
             await client.get("healthy.example", "/ok")
-            await settle()
-            assert open_connections(server.port) == 1
+            await only_open(server.port, 1)
             for round_number in range(4):
                 paths = list(SLOW)
                 tasks = [
@@ -629,10 +635,8 @@ async def test_slow_and_cancelled_requests_leave_nothing_open_and_starve_nobody(
                 outcomes = await asyncio.gather(*tasks, return_exceptions=True)
                 wanted = asyncio.CancelledError if round_number == 1 else PeerError
                 assert all(isinstance(outcome, wanted) for outcome in outcomes)
-            await settle()
-            assert open_connections(server.port) == 1
-        await settle()
-        assert open_connections(server.port) == 0
+            await only_open(server.port, 1)
+        await only_open(server.port, 0)
 
 
 async def test_many_requests_at_once_are_answered() -> None:

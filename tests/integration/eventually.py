@@ -15,7 +15,7 @@ _POLL_SECONDS = 0.05
 
 
 async def eventually(
-    look: Callable[[], Awaitable[T]], *, until: Callable[[T], bool] = bool, seconds: float = 30.0
+    look: Callable[[], Awaitable[T]], *, until: Callable[[T], bool] = bool, seconds: float = 90.0
 ) -> T:
     """What `look` gives as soon as `until` holds of it; fails with the last look when time is up."""
     deadline = time.monotonic() + seconds
