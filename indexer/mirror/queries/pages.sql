@@ -22,10 +22,10 @@ with removed as (
     offset 0
   ) as r
 ), referring as (
+  -- by array, so that each key is an index probe whatever the planner guesses
   delete from mirror.records r
-  using referring_keys k
-  where r.key = k.key
-    and r.href = k.href
+  where r.key = any(array(select key from referring_keys))
+    and r.href = any(array(select href from referring_keys))
     and r.key <> all($5::text[])
     and (($7 and r.source = $6) or (r.created_at, r.cdid) <= ($8, $9))
   returning r.key, r.cdid, r.schema
