@@ -25,24 +25,30 @@ INDEXES: Final = (
         searchable=("username", "description", "ccid", "owner", "cckv", "sourceServer"),
         filterable=("ccid", "owner", "sourceServer", "schema", "ancestors"),
         sortable={**_TIMES, "username": FieldType.TEXT, **_ACTIVITY},
+        texts=("username", "description"),
+        names=("username",),
     ),
     IndexDefinition(
         uid=COMMUNITIES,
         searchable=("name", "shortname", "description", "owner", "cckv", "sourceServer"),
         filterable=("owner", "sourceServer", "schema", "ancestors", "cckv"),
         sortable={**_TIMES, "name": FieldType.TEXT, **_ACTIVITY, "activeAuthors7d": FieldType.INTEGER},
+        texts=("name", "shortname", "description"),
+        names=("name", "shortname"),
     ),
     IndexDefinition(
         uid=POSTS,
         searchable=("body", "author", "cckv", "sourceServer"),
         filterable=("author", "owner", "sourceServer", "schema", "ancestors"),
         sortable=_TIMES,
+        texts=("body",),
     ),
     IndexDefinition(
         uid=SERVERS,
         searchable=("fqdn", "csid", "softwareVersion"),
         filterable=("status",),
         sortable={"lastSeenAt": FieldType.TIME, "lastCrawledAt": FieldType.TIME},
+        names=("fqdn",),
     ),
 )
 """Every index, in the order in which answers list them."""

@@ -16,6 +16,7 @@ from indexer.api.public import make_public_app
 from indexer.api.serving import Listener, serve
 from indexer.api.statistics import Statistics
 from indexer.engines.base import (
+    Document,
     EngineStatistics,
     IndexDefinition,
     IndexStatistics,
@@ -65,12 +66,14 @@ class FakeEngine:
     max_total_hits: int = 10_000
     trouble: Trouble = field(default_factory=Trouble)
     requests: list[SearchRequest] = field(default_factory=list)
+    suggestions: list[tuple[str, str, int]] = field(default_factory=list)
 
     def reset(self) -> None:
         self.documents = {index: [document] for index, document in EXAMPLES.items()}
         self.raw = None
         self.trouble = Trouble()
         self.requests.clear()
+        self.suggestions.clear()
 
     async def search(self, request: SearchRequest) -> SearchResult:
         self.requests.append(request)
@@ -82,6 +85,11 @@ class FakeEngine:
         ]
         end = min(request.offset + request.limit, self.max_total_hits)
         return SearchResult(matching[request.offset : end], min(len(matching), self.max_total_hits), 1)
+
+    async def suggest(self, index: str, text: str, limit: int) -> list[Document]:
+        self.suggestions.append((index, text, limit))
+        await self.trouble.meet()
+        return self.documents[index][:limit] if text.strip() else []
 
     async def statistics(self) -> EngineStatistics:
         await self.trouble.meet()

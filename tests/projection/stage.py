@@ -196,6 +196,10 @@ class FakeEngine:
         """Not asked for here."""
         raise NotImplementedError
 
+    async def suggest(self, index: str, text: str, limit: int) -> list[Document]:
+        """Not asked for here."""
+        raise NotImplementedError
+
     async def statistics(self) -> EngineStatistics:
         """Not asked for here."""
         raise NotImplementedError

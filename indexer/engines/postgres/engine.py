@@ -24,11 +24,14 @@ from indexer.engines.base import (
     WriteResult,
     check_fields,
 )
+from indexer.engines.postgres.cursors import read_cursor, write_cursor
 from indexer.engines.postgres.errors import unavailable_when_away
 from indexer.engines.postgres.paging import Page, find_page
 from indexer.engines.postgres.preparing import prepare_tables
 from indexer.engines.postgres.schema import Table
 from indexer.engines.postgres.searching import plan_search
+from indexer.engines.postgres.suggesting import find_suggestions
+from indexer.engines.postgres.vocabulary import Vocabulary
 from indexer.engines.postgres.writing import TableWriter
 from indexer.engines.text import parse_query
 from indexer.statements import load
@@ -39,13 +42,15 @@ if TYPE_CHECKING:
     import asyncpg
 
     from indexer.engines.base import (
+        Document,
         IndexDefinition,
         RejectedDocument,
         SearchRequest,
         WriteBatch,
     )
-    from indexer.engines.postgres.searching import TablePlan
+    from indexer.engines.postgres.cursors import Position
     from indexer.engines.postgres.writing import Connection
+    from indexer.engines.text import Query
 
 _SQL: Final = load("indexer.engines.postgres", "statements.sql")
 
@@ -82,6 +87,7 @@ class PostgresEngine:
         self._monotonic = monotonic
         self._tables: dict[str, Table] = {}
         self._writers: dict[str, TableWriter] = {}
+        self._vocabularies: dict[str, Vocabulary] = {}
         self._counts: tuple[float, EngineStatistics] | None = None
 
     async def prepare(self, indexes: Sequence[IndexDefinition]) -> None:
@@ -92,9 +98,22 @@ class PostgresEngine:
             async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
                 await prepare_tables(connection, tables, writers)
         self._tables, self._writers = tables, writers
+        self._vocabularies = {uid: Vocabulary(table, self._monotonic) for uid, table in tables.items()}
 
     async def write(self, batch: WriteBatch) -> WriteResult:
         """Write a batch in one transaction."""
+        rejected: list[RejectedDocument] = []
+        succeeded = False
+        try:
+            rejected = await self._write(batch)
+            succeeded = True
+        finally:
+            for uid in batch.upserts:
+                self._writer(uid).settle(succeeded=succeeded)
+        self._counts = None
+        return WriteResult(rejected)
+
+    async def _write(self, batch: WriteBatch) -> list[RejectedDocument]:
         rejected: list[RejectedDocument] = []
         with unavailable_when_away():
             async with (
@@ -108,31 +127,48 @@ class PostgresEngine:
                     await self._writer(uid).delete(connection, batch.deletes[uid])
                 for uid in sorted(batch.upserts):
                     rejected += await self._writer(uid).put(connection, batch.upserts[uid])
-        self._counts = None
-        return WriteResult(rejected)
+        return rejected
 
     async def search(self, request: SearchRequest) -> SearchResult:
         """Answer one page; never raises for what query and filters hold.
 
         Raises:
+            InvalidCursor: the cursor belongs to no such request.
             ValueError: the request names an index or a field that its definition does not.
 
         """
         started = self._monotonic()
         table = self._table(request.index)
         check_fields(table.definition, request)
+        after = read_cursor(table.definition, request)
         query = parse_query(request.query)
-        page = Page([], 0)
+        page = Page([], 0, is_last=True)
         if (query.terms or query.is_blank) and all(map(_is_storable, request.filters.values())):
-            plan = plan_search(table, request, query)
             with unavailable_when_away():
                 async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
-                    page = await self._find(connection, plan)
+                    page = await self._find(connection, table, request, query, after)
         return SearchResult(
-            hits=[_decode_document(document) for document in page.documents],
+            hits=[_decode_document(hit.document) for hit in page.hits],
             estimated_total=page.total,
             processing_ms=round((self._monotonic() - started) * 1000),
+            next_cursor=_cursor_behind(request, page),
         )
+
+    async def suggest(self, index: str, text: str, limit: int) -> list[Document]:
+        """Find names by their beginning, in one statement without a transaction: it is asked at every key."""
+        table = self._table(index)
+        typed = parse_query(text).text
+        if table.names is None:
+            raise ValueError(f"{index} has no names")
+        if not typed:
+            return []
+        with unavailable_when_away():
+            async with (
+                self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection,
+                asyncio.timeout(SEARCH_SECONDS),
+            ):
+                documents = await find_suggestions(connection, table, typed, limit)
+        return [_decode_document(document) for document in documents]
 
     async def statistics(self) -> EngineStatistics:
         """Count the documents; an answer may be two seconds old."""
@@ -160,12 +196,21 @@ class PostgresEngine:
     async def close(self) -> None:
         """Nothing to give up: the pool is the caller's."""
 
-    async def _find(self, connection: Connection, plan: TablePlan) -> Page:
+    async def _find(
+        self,
+        connection: Connection,
+        table: Table,
+        request: SearchRequest,
+        query: Query,
+        after: Position | None,
+    ) -> Page:
         # One snapshot for the count and the page.
         transaction = connection.transaction(isolation="repeatable_read", readonly=True)
         async with asyncio.timeout(SEARCH_SECONDS), transaction:
             await connection.execute(_SQL["search_settings"])
-            return await find_page(connection, plan, self._max_total_hits)
+            corrections = await self._vocabularies[request.index].corrections(connection, query)
+            plan = plan_search(table, request, query, corrections)
+            return await find_page(connection, plan, after, self._max_total_hits)
 
     def _table(self, uid: str) -> Table:
         if not self._tables:
@@ -177,6 +222,10 @@ class PostgresEngine:
     def _writer(self, uid: str) -> TableWriter:
         self._table(uid)
         return self._writers[uid]
+
+
+def _cursor_behind(request: SearchRequest, page: Page) -> str | None:
+    return None if page.is_last or not page.hits else write_cursor(request, page.hits[-1].position)
 
 
 def _is_storable(text: str) -> bool:
