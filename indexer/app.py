@@ -229,6 +229,7 @@ class House:
             version=__version__,
             public_url=self.settings.server.public_url,
             max_total_hits=self.settings.search.max_total_hits,
+            requests_per_minute=self.settings.server.rate_limit,
             unavailable=(StoreUnavailable,),
         )
 

@@ -1,17 +1,32 @@
-"""Answering a search: parameters in, one bounded call of the engine, the documents out as they are.
+"""Answering a search: parameters in, bounded calls of the engine, the documents out as they are.
 
 An ``offset`` at or past ``max_total_hits`` is answered with no hits and the honest total; a page that would
-cross that line ends at it.
+cross that line ends at it. A ``cursor`` goes on to the end of any result.
+
+``processingTimeMs`` is the last field of every answer (answers.py counts on it).
 """
 
 import asyncio
+import time
 from dataclasses import dataclass
 from typing import Any
 
 from indexer.api.errors import ApiError
-from indexer.api.kinds import SearchKind
-from indexer.api.parameters import SearchParameters, read_search
-from indexer.engines.base import Engine, SearchRequest
+from indexer.api.kinds import SEARCH_KINDS, SearchKind
+from indexer.api.parameters import (
+    DEFAULT_EVERYWHERE_LIMIT,
+    DEFAULT_SUGGESTIONS,
+    MAX_LIMIT,
+    MAX_SUGGESTIONS,
+    LimitedParameters,
+    SearchParameters,
+    read_limited,
+    read_search,
+)
+from indexer.engines.base import Document, Engine, InvalidCursor, SearchRequest
+from indexer.engines.highlighting import Highlighter
+from indexer.engines.indexes import BY_UID
+from indexer.engines.text import parse_query
 from indexer.observability.tracing import span
 
 
@@ -26,26 +41,85 @@ class SearchService:
     async def answer(self, kind: SearchKind, query_string: bytes) -> dict[str, Any]:
         """Answer one search.
 
-        Raises ApiError (400, 501), and what the engine raises when it is away; TimeoutError when it takes
-        longer than it may.
+        Raises ApiError (400, 404 for a cursor of another search, 501), and what the engine raises when it is
+        away; TimeoutError when it takes longer than it may.
         """
         asked = read_search(query_string, kind)
         if asked.viewer is not None:
             raise ApiError(501, "ranking for a viewer is not built yet; leave viewer out")
         with span("api.search", index=kind.index, offset=asked.offset, limit=asked.limit):
             async with asyncio.timeout(self.timeout_seconds):
-                result = await self.engine.search(self._request(kind, asked))
+                try:
+                    result = await self.engine.search(self._request(kind, asked))
+                except InvalidCursor as error:
+                    raise ApiError(404, f"{error}; ask again without it") from error
+        room = self._room(asked)
         return {
-            "hits": result.hits[: self._room(asked)],
+            "hits": await self._shown(kind, result.hits[:room], asked),
             "query": asked.query,
             "limit": asked.limit,
             "offset": asked.offset,
             "estimatedTotalHits": result.estimated_total,
+            "nextCursor": result.next_cursor if room else None,
             "processingTimeMs": result.processing_ms,
         }
 
+    async def answer_everywhere(self, query_string: bytes) -> dict[str, Any]:
+        """Answer a search of every kind at once: the best hits of each, in the order of its default."""
+        asked = read_limited(query_string, DEFAULT_EVERYWHERE_LIMIT, MAX_LIMIT)
+        requests = [
+            SearchRequest(kind.index, asked.text, sort=kind.default_sort, limit=asked.limit)
+            for kind in SEARCH_KINDS
+        ]
+        with span("api.search_everywhere", limit=asked.limit):
+            async with asyncio.timeout(self.timeout_seconds):
+                results = await asyncio.gather(*map(self.engine.search, requests))
+        return {
+            "query": asked.query,
+            "limit": asked.limit,
+            **{
+                kind.name: {
+                    "hits": await self._shown(kind, result.hits, asked),
+                    "estimatedTotalHits": result.estimated_total,
+                }
+                for kind, result in zip(SEARCH_KINDS, results, strict=True)
+            },
+            "processingTimeMs": max(result.processing_ms for result in results),
+        }
+
+    async def suggest(self, query_string: bytes) -> dict[str, Any]:
+        """Suggest people and communities whose names begin with what was typed."""
+        asked = read_limited(query_string, DEFAULT_SUGGESTIONS, MAX_SUGGESTIONS)
+        began = time.perf_counter()
+        async with asyncio.timeout(self.timeout_seconds):
+            found = {
+                kind.name: [
+                    kind.suggestion(document)
+                    for document in await self.engine.suggest(kind.index, asked.text, asked.limit)
+                ]
+                for kind in SEARCH_KINDS
+                if kind.suggested
+            }
+        milliseconds = round((time.perf_counter() - began) * 1000)
+        return {"query": asked.query, "limit": asked.limit, **found, "processingTimeMs": milliseconds}
+
+    async def _shown(
+        self, kind: SearchKind, hits: list[Document], asked: SearchParameters | LimitedParameters
+    ) -> list[Document]:
+        """The hits as they are, or each with what matched marked."""
+        if not asked.highlight:
+            return hits
+        highlighter = Highlighter(BY_UID[kind.index], parse_query(asked.text))
+        shown = []
+        for hit in hits:
+            shown.append({**hit, "_formatted": highlighter.formatted(hit)})
+            await asyncio.sleep(0)  # a hundred long texts take a while
+        return shown
+
     def _room(self, asked: SearchParameters) -> int:
         """How many hits may still be shown at this offset."""
+        if asked.cursor is not None:
+            return asked.limit
         return min(asked.limit, max(self.max_total_hits - asked.offset, 0))
 
     def _request(self, kind: SearchKind, asked: SearchParameters) -> SearchRequest:
@@ -56,4 +130,5 @@ class SearchService:
             sort=asked.sort,
             offset=min(asked.offset, self.max_total_hits),
             limit=max(self._room(asked), 1),  # where no hit may be shown the total is still asked for
+            cursor=asked.cursor,
         )

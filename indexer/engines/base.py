@@ -17,6 +17,7 @@ Contract, which ``tests/engines`` runs over every implementation:
 * An ``offset`` at or past the engine's ``max_total_hits`` answers no hits. A *cursor* goes on right behind
   the last hit of the page that gave it, whatever was written or removed meanwhile, to the very last match; it
   is good for the same index, query, filters and order only (:class:`InvalidCursor` otherwise).
+  It is made of 24 to 4,096 letters, digits, ``-`` and ``_``.
 * :meth:`Engine.suggest` finds names that begin with a text, or have a word that does; the most active first.
 """
 

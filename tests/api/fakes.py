@@ -20,6 +20,7 @@ from indexer.engines.base import (
     EngineStatistics,
     IndexDefinition,
     IndexStatistics,
+    InvalidCursor,
     SearchRequest,
     SearchResult,
     WriteBatch,
@@ -83,8 +84,15 @@ class FakeEngine:
             for document in self.documents[request.index]
             if all(document.get(name) == value for name, value in request.filters.items())
         ]
-        end = min(request.offset + request.limit, self.max_total_hits)
-        return SearchResult(matching[request.offset : end], min(len(matching), self.max_total_hits), 1)
+        first = request.offset
+        end = min(first + request.limit, self.max_total_hits)
+        if request.cursor is not None:
+            if not request.cursor.isdecimal():
+                raise InvalidCursor("the cursor is none that was given here")
+            first = int(request.cursor[-9:])
+            end = first + request.limit
+        following = f"{end:024}" if end < len(matching) else None
+        return SearchResult(matching[first:end], min(len(matching), self.max_total_hits), 1, following)
 
     async def suggest(self, index: str, text: str, limit: int) -> list[Document]:
         self.suggestions.append((index, text, limit))
