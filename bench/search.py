@@ -18,9 +18,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import asyncpg
-import httpx
 
 from indexer.api.public import make_public_app
 from indexer.api.serving import serve
@@ -167,6 +167,20 @@ class _NoMirror:
         raise NotImplementedError
 
 
+async def _client(port: int) -> Callable[[str, str], Awaitable[None]]:
+    """Return what asks over one kept connection, by hand: a library's client takes longer than the server."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+
+    async def ask(path: str, text: str) -> None:
+        writer.write(f"GET {path}?q={quote(text)} HTTP/1.1\r\nHost: bench\r\n\r\n".encode())
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        if not head.startswith("http/1.1 200"):
+            raise RuntimeError(head)
+        await reader.readexactly(int(head.partition("content-length: ")[2].partition("\r\n")[0]))
+
+    return ask
+
+
 async def _milliseconds(times: int, ask: Callable[[], Awaitable[object]]) -> list[float]:
     measured = []
     for _ in range(times):
@@ -181,15 +195,8 @@ async def _measure(engine: PostgresEngine, rounds: int) -> None:
     of_engine: list[float] = []
     of_api: list[float] = []
     of_suggestions: list[float] = []
-    async with (
-        serve(app, "127.0.0.1:0") as listener,
-        httpx.AsyncClient(base_url=listener.url, trust_env=False) as client,
-    ):
-
-        async def over_http(path: str, text: str) -> None:
-            answer = await client.get(path, params={"q": text})
-            answer.raise_for_status()
-
+    async with serve(app, "127.0.0.1:0") as listener:
+        over_http = await _client(listener.port)
         print(f"\n{'query':20} {'hits':>6} {'engine':>8} {'API':>8}")
         for text in QUERIES:
             request = SearchRequest(POSTS, text, sort=SortOrder("createdAt"))
@@ -222,22 +229,27 @@ async def _sizes(connection: asyncpg.Connection[asyncpg.Record]) -> None:
     print(f"of these, the index of words of posts: {search / 1e6:.1f} MB")
 
 
-async def _run(dsn: str, size: Size, rounds: int, *, write_only: bool) -> None:
+async def _run(dsn: str, size: Size, rounds: int, *, write: bool, ask: bool) -> None:
     async with asyncpg.create_pool(dsn, min_size=1, max_size=4) as pool:
         engine = PostgresEngine(pool, 10_000)
         await engine.prepare(INDEXES)
-        for index, documents in (
-            (USERS, _people(size)),
-            (COMMUNITIES, _communities(size)),
-            (POSTS, _posts(size)),
-        ):
-            count, seconds = await _fill(engine, index, documents)
-            print(f"{index}: {count} written in {seconds:.1f} s, {count / max(seconds, 1e-9):,.0f} a second")
-        async with pool.acquire() as connection:
-            await connection.execute("vacuum analyze")
-            await _sizes(connection)  # type: ignore[arg-type]
-        if not write_only:
+        if write:
+            await _fill_all(engine, size)
+            async with pool.acquire() as connection:
+                await connection.execute("vacuum analyze")
+                await _sizes(connection)  # type: ignore[arg-type]
+        if ask:
             await _measure(engine, rounds)
+
+
+async def _fill_all(engine: PostgresEngine, size: Size) -> None:
+    for index, documents in (
+        (USERS, _people(size)),
+        (COMMUNITIES, _communities(size)),
+        (POSTS, _posts(size)),
+    ):
+        count, seconds = await _fill(engine, index, documents)
+        print(f"{index}: {count} written in {seconds:.1f} s, {count / max(seconds, 1e-9):,.0f} a second")
 
 
 def main() -> None:
@@ -248,16 +260,19 @@ def main() -> None:
     parser.add_argument("--communities", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--write-only", action="store_true", help="leave the queries out")
+    parser.add_argument("--queries-only", action="store_true", help="with --dsn: as it was filled before")
     parser.add_argument("--dsn", default="", help="a database to use and keep, instead of an embedded one")
     given = parser.parse_args()
     size = Size(given.posts, given.people, given.communities)
     if given.dsn:
-        asyncio.run(_run(given.dsn, size, given.rounds, write_only=given.write_only))
+        asyncio.run(
+            _run(given.dsn, size, given.rounds, write=not given.queries_only, ask=not given.write_only)
+        )
         return
     with tempfile.TemporaryDirectory(prefix="concrnt-indexer-bench-") as folder:
         server = start_embedded(Path(folder), database="bench")
         try:
-            asyncio.run(_run(server.dsn, size, given.rounds, write_only=given.write_only))
+            asyncio.run(_run(server.dsn, size, given.rounds, write=True, ask=not given.write_only))
         finally:
             server.stop()
 

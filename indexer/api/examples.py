@@ -139,6 +139,7 @@ def search_answer(hit: Mapping[str, Any]) -> dict[str, Any]:
         "processingTimeMs": 3,
     }
 
+
 EVERYWHERE: Final[dict[str, Any]] = {
     "query": QUERY,
     "limit": 5,

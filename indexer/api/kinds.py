@@ -139,3 +139,6 @@ SEARCH_KINDS: Final = (
     ),
 )
 """Every search, in the order in which the documentation lists them."""
+
+SUGGESTED_KINDS: Final = tuple(kind for kind in SEARCH_KINDS if kind.suggested)
+"""The kinds whose names are suggested."""

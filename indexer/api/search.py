@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from indexer.api.errors import ApiError
-from indexer.api.kinds import SEARCH_KINDS, SearchKind
+from indexer.api.kinds import SEARCH_KINDS, SUGGESTED_KINDS, SearchKind
 from indexer.api.parameters import (
     DEFAULT_EVERYWHERE_LIMIT,
     DEFAULT_SUGGESTIONS,
@@ -92,16 +92,15 @@ class SearchService:
         asked = read_limited(query_string, DEFAULT_SUGGESTIONS, MAX_SUGGESTIONS)
         began = time.perf_counter()
         async with asyncio.timeout(self.timeout_seconds):
-            found = {
-                kind.name: [
-                    kind.suggestion(document)
-                    for document in await self.engine.suggest(kind.index, asked.text, asked.limit)
-                ]
-                for kind in SEARCH_KINDS
-                if kind.suggested
-            }
+            found = await self.engine.suggest(
+                [kind.index for kind in SUGGESTED_KINDS], asked.text, asked.limit
+            )
+        names = {
+            kind.name: [kind.suggestion(document) for document in found[kind.index]]
+            for kind in SUGGESTED_KINDS
+        }
         milliseconds = round((time.perf_counter() - began) * 1000)
-        return {"query": asked.query, "limit": asked.limit, **found, "processingTimeMs": milliseconds}
+        return {"query": asked.query, "limit": asked.limit, **names, "processingTimeMs": milliseconds}
 
     async def _shown(
         self, kind: SearchKind, hits: list[Document], asked: SearchParameters | LimitedParameters

@@ -174,10 +174,10 @@ class Engine(Protocol):
     async def search(self, request: SearchRequest) -> SearchResult:
         """Answer one page of a search. Raises :class:`InvalidCursor`."""
 
-    async def suggest(self, index: str, text: str, limit: int) -> list[Document]:
-        """Return documents whose name, or a word of it, begins with a text: the most active first.
+    async def suggest(self, indexes: Sequence[str], text: str, limit: int) -> dict[str, list[Document]]:
+        """Return, by index, documents whose name, or a word of it, begins with a text: the most active first.
 
-        Equal ones come by name, then by key. The index must have names. A blank text suggests nothing.
+        Equal ones come by name, then by id. The indexes must have names. A blank text suggests nothing.
         """
 
     async def statistics(self) -> EngineStatistics:

@@ -67,7 +67,7 @@ class FakeEngine:
     max_total_hits: int = 10_000
     trouble: Trouble = field(default_factory=Trouble)
     requests: list[SearchRequest] = field(default_factory=list)
-    suggestions: list[tuple[str, str, int]] = field(default_factory=list)
+    suggestions: list[tuple[tuple[str, ...], str, int]] = field(default_factory=list)
 
     def reset(self) -> None:
         self.documents = {index: [document] for index, document in EXAMPLES.items()}
@@ -94,10 +94,10 @@ class FakeEngine:
         following = f"{end:024}" if end < len(matching) else None
         return SearchResult(matching[first:end], min(len(matching), self.max_total_hits), 1, following)
 
-    async def suggest(self, index: str, text: str, limit: int) -> list[Document]:
-        self.suggestions.append((index, text, limit))
+    async def suggest(self, indexes: Sequence[str], text: str, limit: int) -> dict[str, list[Document]]:
+        self.suggestions.append((tuple(indexes), text, limit))
         await self.trouble.meet()
-        return self.documents[index][:limit] if text.strip() else []
+        return {index: self.documents[index][:limit] if text.strip() else [] for index in indexes}
 
     async def statistics(self) -> EngineStatistics:
         await self.trouble.meet()

@@ -101,7 +101,7 @@ async def test_suggestions(api: Served) -> None:
     assert community["name"] == EXAMPLES[COMMUNITIES]["name"]
     assert "description" not in user
     assert "activityHistory" not in community
-    assert api.engine.suggestions == [(USERS, "み", 3), (COMMUNITIES, "み", 3)]
+    assert api.engine.suggestions == [((USERS, COMMUNITIES), "み", 3)]
 
 
 @pytest.mark.parametrize("path", ["/api/v1/search", "/api/v1/suggest"])

@@ -196,7 +196,7 @@ class FakeEngine:
         """Not asked for here."""
         raise NotImplementedError
 
-    async def suggest(self, index: str, text: str, limit: int) -> list[Document]:
+    async def suggest(self, indexes: Sequence[str], text: str, limit: int) -> dict[str, list[Document]]:
         """Not asked for here."""
         raise NotImplementedError
 

@@ -1,7 +1,7 @@
 """The corpus of the relevance suite: hand-written documents that are looked for, among many that are not.
 
-The others are written by the simulated network's writer, always the same, and by taking pieces of the names that
-are looked for; they are newer, so that an engine that sorts where it should rank is found out.
+The others are written by the simulated network's writer, always the same, and by taking pieces of the names
+that are looked for; they are newer, so that an engine that sorts where it should rank is found out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How well the engines rank: judged queries over a fixed corpus, run on every engine.
 
-The figure is the mean reciprocal rank: 1 when a query's first hit answers it, ½ when the second does, 0 when none
-of the first ten. What was missed is printed (``pytest -s``, and whenever the figure is too low).
+The figure is the mean reciprocal rank: 1 when a query's first hit answers it, ½ when the second does, 0 when
+none of the first ten. What was missed is printed (``pytest -s``, and whenever the figure is too low).
 """
 
 from __future__ import annotations
@@ -49,14 +49,18 @@ async def judge(engine: Engine, judgement: Judgement) -> Outcome:  # noqa: F811 
 
 
 def _shown(hit: dict[str, object]) -> str:
-    said = hit.get("body") or f"{hit.get('username') or hit.get('name') or hit.get('fqdn')}: {hit.get('description')}"
+    said = (
+        hit.get("body")
+        or f"{hit.get('username') or hit.get('name') or hit.get('fqdn')}: {hit.get('description')}"
+    )
     return str(said)[:50]
 
 
 def report(outcomes: list[Outcome]) -> str:
     """What was missed, and the figure."""
     missed = [
-        f"  {outcome.judgement.index:20} {outcome.judgement.query:30} place {outcome.place or '-'}; first: {outcome.first!r}"
+        f"  {outcome.judgement.index:20} {outcome.judgement.query:30} place {outcome.place or '-'}; "
+        f"first: {outcome.first!r}"
         for outcome in outcomes
         if outcome.place != 1
     ]
@@ -83,5 +87,5 @@ async def test_good_answers_come_first(engine: Engine) -> None:  # noqa: F811 - 
     await put(engine, *corpus.documents)
     outcomes = [await judge(engine, judgement) for judgement in corpus.judgements]
     told = report(outcomes)
-    print(f"\n{engine.name}:\n{told}")
+    print(f"\n{engine.name}:\n{told}")  # noqa: T201 - what was missed is the use of this suite
     assert mean(outcomes) >= LEAST_RANK, told

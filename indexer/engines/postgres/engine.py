@@ -26,7 +26,7 @@ from indexer.engines.base import (
 )
 from indexer.engines.postgres.cursors import read_cursor, write_cursor
 from indexer.engines.postgres.errors import unavailable_when_away
-from indexer.engines.postgres.paging import Page, find_page
+from indexer.engines.postgres.paging import Exceeding, Page, find_page
 from indexer.engines.postgres.preparing import prepare_tables
 from indexer.engines.postgres.schema import Table
 from indexer.engines.postgres.searching import plan_search
@@ -88,6 +88,7 @@ class PostgresEngine:
         self._tables: dict[str, Table] = {}
         self._writers: dict[str, TableWriter] = {}
         self._vocabularies: dict[str, Vocabulary] = {}
+        self._exceeding = Exceeding(monotonic)
         self._counts: tuple[float, EngineStatistics] | None = None
 
     async def prepare(self, indexes: Sequence[IndexDefinition]) -> None:
@@ -154,21 +155,24 @@ class PostgresEngine:
             next_cursor=_cursor_behind(request, page),
         )
 
-    async def suggest(self, index: str, text: str, limit: int) -> list[Document]:
-        """Find names by their beginning, in one statement without a transaction: it is asked at every key."""
-        table = self._table(index)
+    async def suggest(self, indexes: Sequence[str], text: str, limit: int) -> dict[str, list[Document]]:
+        """Find names by their beginning, without a transaction: it is asked at every key."""
+        tables = {index: self._table(index) for index in indexes}
         typed = parse_query(text).text
-        if table.names is None:
-            raise ValueError(f"{index} has no names")
+        if any(table.names is None for table in tables.values()):
+            raise ValueError(f"no names in one of {', '.join(tables)}")
         if not typed:
-            return []
+            return {index: [] for index in tables}
         with unavailable_when_away():
             async with (
                 self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection,
                 asyncio.timeout(SEARCH_SECONDS),
             ):
-                documents = await find_suggestions(connection, table, typed, limit)
-        return [_decode_document(document) for document in documents]
+                found = {
+                    index: await find_suggestions(connection, table, typed, limit)
+                    for index, table in tables.items()
+                }
+        return {index: list(map(_decode_document, documents)) for index, documents in found.items()}
 
     async def statistics(self) -> EngineStatistics:
         """Count the documents; an answer may be two seconds old."""
@@ -210,7 +214,7 @@ class PostgresEngine:
             await connection.execute(_SQL["search_settings"])
             corrections = await self._vocabularies[request.index].corrections(connection, query)
             plan = plan_search(table, request, query, corrections)
-            return await find_page(connection, plan, after, self._max_total_hits)
+            return await find_page(connection, plan, after, self._max_total_hits, self._exceeding)
 
     def _table(self, uid: str) -> Table:
         if not self._tables:

@@ -2,22 +2,30 @@
 
 Few matches are fetched, ranked and sorted whole. Of many, only a page is looked for, span by span, best
 first; within a step the documents that have the sort field come first, then those that lack it, both by key
-in the end.
+in the end. That a span matches more than the bound is remembered for a while (:class:`Exceeding`): to count
+up to the bound is what a search of a common word would take longest for.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from indexer.engines.postgres.cursors import Position
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
     import asyncpg
 
     from indexer.engines.postgres.searching import Statement, TablePlan
     from indexer.engines.postgres.steps import Span
     from indexer.engines.postgres.writing import Connection
+
+
+REMEMBERED_SECONDS: Final = 30.0
+REMEMBERED_SPANS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +45,50 @@ class Page:
     is_last: bool
 
 
-async def find_page(connection: Connection, plan: TablePlan, after: Position | None, bound: int) -> Page:
+@dataclass(slots=True)
+class Exceeding:
+    """The spans that lately matched more than the bound. ``monotonic`` is in seconds."""
+
+    monotonic: Callable[[], float]
+    _until: OrderedDict[Hashable, float] = field(default_factory=OrderedDict)
+
+    def note(self, plan: TablePlan, span: Span) -> None:
+        """Remember a span."""
+        key = plan.identity(span)
+        self._until[key] = self.monotonic() + REMEMBERED_SECONDS
+        self._until.move_to_end(key)
+        if len(self._until) > REMEMBERED_SPANS:
+            self._until.popitem(last=False)
+
+    def knows(self, plan: TablePlan, span: Span) -> bool:
+        """Tell whether a span is remembered."""
+        return self._until.get(plan.identity(span), 0.0) > self.monotonic()
+
+
+async def find_page(
+    connection: Connection, plan: TablePlan, after: Position | None, bound: int, exceeding: Exceeding
+) -> Page:
     """Find the page that a plan asks for, in one snapshot.
 
     Without ``after``, among the first ``bound`` matches; with it, right behind that position, however deep.
     """
-    return await _Finder(connection, plan, after, bound).find()
+    return await _Finder(connection, plan, after, bound, exceeding).find()
 
 
 class _Finder:
-    def __init__(self, connection: Connection, plan: TablePlan, after: Position | None, bound: int) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        plan: TablePlan,
+        after: Position | None,
+        bound: int,
+        exceeding: Exceeding,
+    ) -> None:
         self._connection = connection
         self._plan = plan
         self._after = after
         self._bound = bound
+        self._exceeding = exceeding
 
     async def find(self) -> Page:
         offset = min(max(self._plan.request.offset, 0), self._bound) if self._after is None else 0
@@ -67,7 +105,22 @@ class _Finder:
         hits, total = await self._ranked(root, offset, limit)
         if total <= self._bound:
             return hits, total
-        return await self._among_many(root, offset, limit), self._bound
+        hits = await self._peek(self._first_step(root), limit) if not offset else []
+        if len(hits) < limit:
+            hits = await self._among_many(root, offset, limit)
+        return hits, self._bound
+
+    def _first_step(self, span: Span) -> Span:
+        """Return the best step of a span that is not behind the position to go on from."""
+        while span.parts:
+            span = next(part for part in span.parts if self._after is None or self._after.rank < part.end)
+        return span
+
+    async def _peek(self, step: Span, limit: int) -> list[Found]:
+        after = self._after if self._after is not None and self._after.rank >= step.first else None
+        if self._plan.request.sort is None or (after is not None and after.value is None):
+            return []
+        return [_found(row) for row in await self._fetch(self._plan.peeked(step, after, limit))]
 
     async def _among_many(self, span: Span, offset: int, limit: int) -> list[Found]:
         """Look into a span that matches more than the bound, part by part."""
@@ -90,7 +143,12 @@ class _Finder:
 
     async def _ranked(self, span: Span, offset: int, limit: int) -> tuple[list[Found], int]:
         # One more than the bound tells "more than the bound" from "exactly the bound".
-        rows = await self._fetch(self._plan.ranked(span, self._after, offset, limit, self._bound + 1))
+        more = self._bound + 1
+        if self._exceeding.knows(self._plan, span):
+            return [], more
+        rows = await self._fetch(self._plan.ranked(span, self._after, offset, limit, more))
+        if rows[0]["total"] == more:
+            self._exceeding.note(self._plan, span)
         return [_found(row) for row in rows if row["document"] is not None], rows[0]["total"]
 
     async def _walk(self, span: Span, offset: int, limit: int) -> list[Found]:

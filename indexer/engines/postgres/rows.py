@@ -17,7 +17,7 @@ from indexer.engines.postgres.lexemes import (
     name_lexeme,
     short_field,
 )
-from indexer.engines.postgres.schema import LIST_FIELDS, Table, quoted
+from indexer.engines.postgres.schema import ACTIVITY, LIST_FIELDS, Table, quoted
 from indexer.engines.text import clip, field_terms, fold
 
 if TYPE_CHECKING:
@@ -155,6 +155,11 @@ def array_text(values: Sequence[str]) -> str:
     """Write a list of strings as PostgreSQL reads it: ragged lists fit no array parameter."""
     escaped = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
     return "{" + ",".join(f'"{value}"' for value in escaped) + "}"
+
+
+def activity_of(document: Document) -> float | None:
+    """Return the activity that suggestions are ordered by."""
+    return _number(document.get(ACTIVITY))
 
 
 def _parameter_type(sql_type: str) -> str:

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 ROW_VERSION: Final = 2
 """Raised when rows are derived from documents in another way: stored rows are then derived again."""
 
+ACTIVITY: Final = "activityScore"
+"""The field by which suggestions are ordered, where an index has it."""
+
 LIST_FIELDS: Final = frozenset({"ancestors"})
 """Filterable fields that are lists of strings."""
 
@@ -128,9 +131,32 @@ class Table:
         yield f"{words}_reversed", f"create index {quoted(words + '_reversed')} on {self.words} (reversed)"
         if self.names is not None:
             names = f"{self.name}_names"
-            columns = 'term text collate "C", id text collate "C", primary key (term, id)'
+            columns = (
+                'term text collate "C", id text collate "C", activity double precision, '
+                "primary key (term, id) include (activity)"
+            )
             yield names, f"create table {self.names} ({columns})"
+            active = f"{names}_active"
+            yield (
+                active,
+                f"create index {quoted(active)} on {self.names} (left(term, 1), activity) include (term, id) "  # noqa: ISC003
+                + "where activity is not null",
+            )
             yield f"{names}_id", f"create index {quoted(names + '_id')} on {self.names} (id)"
+
+    def rules(self) -> str | None:
+        """Return the statements that keep the activity beside names up to date, if any are due."""
+        if self.names is None or ACTIVITY not in self.definition.sortable:
+            return None
+        column, follow = quoted(sort_column(ACTIVITY)), quoted(f"{self.name}_follow_activity")
+        return f"""
+            create or replace function search.{follow}() returns trigger language plpgsql as $$ begin
+                update {self.names} set activity = new.{column} where id = new.id;
+                return null;
+            end $$;
+            create or replace trigger follow_activity after update of {column} on {self.qualified}
+            for each row when (old.{column} is distinct from new.{column})
+            execute function search.{follow}()"""  # noqa: S608 - names of ours
 
     def indexes(self) -> Iterator[tuple[str, str]]:
         """Yield (name, statement that makes it) of every index besides the primary key."""

@@ -7,31 +7,37 @@ document belongs to the first step that it meets; its rank is the number of that
 and so that a page of very many matches is looked for in the best part alone.
 
 Every condition becomes one tsquery over the ``search`` column (words and filters alike), plus exact rechecks
-on columns. Two ways lead to the ordered page, and which is taken depends on how much a span matches:
+on columns. Three ways lead to the ordered page, and which is taken depends on how much a span matches:
 
-*ranked* Fetch all that matches, up to a bound, through the GIN index; count it; rank it; sort it. Right while
-few match. *walked* Walk the B-tree of the sort column and test each row until the page is full. Right when
-much matches (``の``), since then a page fills after a few rows. The tests are written so that no index can
-serve them.
+* *ranked*: fetch all that matches, up to a bound, through the GIN index; count it; rank it; sort it. Right
+  while few match.
+* *peeked*: test the next rows in the asked order. Enough for a page, where a step matches one row in fifty.
+* *walked*: walk the B-tree of the sort column and test each row until the page is full. Right when much
+  matches (``の``), since then a page fills after a few rows. The tests are written so that no index can serve
+  them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from indexer.engines.postgres.lexemes import all_of, filter_lexeme
 from indexer.engines.postgres.schema import LIST_FIELDS, Table, filter_column, quoted, sort_column
 from indexer.engines.postgres.steps import steps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from indexer.engines.base import SearchRequest
     from indexer.engines.postgres.cursors import Position
     from indexer.engines.postgres.lexemes import Correction
     from indexer.engines.postgres.steps import Span, Test
     from indexer.engines.text import Query
+
+
+PEEKED: Final = 1_000
+"""How many rows in order are looked at before parts are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,10 @@ class TablePlan:
         """Whether everything matches."""
         return not (self.root.test.words or self.filters)
 
+    def identity(self, span: Span) -> Hashable:
+        """What tells a span of this plan from others, whatever page is asked for."""
+        return self.table.name, span.test, span.better, tuple(sorted(self.request.filters.items()))
+
     def ranked(self, span: Span, after: Position | None, offset: int, limit: int, bound: int) -> Statement:
         """Count up to ``bound`` matches of a span; when there are fewer, also return the page of them.
 
@@ -84,15 +94,13 @@ class TablePlan:
         order = f"rank, value {self._direction} nulls last, key" if self._sort_column else "rank, key"
         sql = f"""
             with matched as materialized (
-                select id, key, {self._sort_column or "null"} as value, search, texts
+                select id, key, {self._sort_column or "null"} as value, {self._rank(arguments, span)} as rank
                 from {self.table.qualified} where {where} limit {bound_at}
             ), counted as (
                 select count(*) as total from matched
-            ), judged as (
-                select id, key, value, {self._rank(arguments, span)} as rank from matched
-                where (select total from counted) < {bound_at}
             ), page as (
-                select id, key, value, rank from judged where {beyond} order by {order} {page}
+                select id, key, value, rank from matched
+                where (select total from counted) < {bound_at} and {beyond} order by {order} {page}
             )
             select counted.total, page.rank, page.value, page.key, stored.document
             from counted
@@ -118,6 +126,23 @@ class TablePlan:
             f"select {span.first} as rank, {self._sort_column or 'null'} as value, key, document "  # noqa: S608
             f"from {self.table.qualified} "
             f"where {where} and {self._presence(missing=missing)} and {beyond} order by {order} {page}"
+        )
+        return Statement(sql, arguments.values)
+
+    def peeked(self, span: Span, after: Position | None, limit: int) -> Statement:
+        """Return matches of one step among the next :data:`PEEKED` rows in order that have the sort field.
+
+        Rows are those of :meth:`walked`. Fewer than ``limit`` tell nothing of what comes behind.
+        """
+        arguments = _Arguments()
+        where = self._where(arguments, span, indexed=False)
+        beyond = self._after(arguments, after, ranked=False)
+        order = f"{self._sort_column} {self._direction}, key"
+        sql = (
+            f"select {span.first} as rank, {self._sort_column} as value, key, document "  # noqa: S608
+            f"from (select * from {self.table.qualified} where {self._presence(missing=False)} and {beyond} "
+            f"order by {order} limit {PEEKED}) as ahead where {where} "
+            f"order by {order} limit {arguments.add(limit)}"
         )
         return Statement(sql, arguments.values)
 

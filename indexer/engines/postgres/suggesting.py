@@ -1,9 +1,9 @@
 """Suggestions: documents by the beginning of a name, or of a word in it, the most active first.
 
-Few names begin so: all of them are looked at. When there are very many (one letter), the most active
-documents are walked instead and tested for such a name, so far as :data:`WALKED` of them; what is still
-wanted is filled up by the first names in their order. So the time does not grow with how many names there
-are.
+Only the table of names is looked at, and then the few documents that are shown. Few names begin so: all of
+them are compared. When there are very many (one letter), the most active names that begin with its first
+letter are gone through instead, and what is still wanted is filled up by the first names in their order. So
+the time does not grow with how many names there are.
 """
 
 from __future__ import annotations
@@ -11,62 +11,54 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from indexer.engines.postgres.rows import NAME_CHARACTERS
-from indexer.engines.postgres.schema import quoted, sort_column
 from indexer.engines.text import clip
 
 if TYPE_CHECKING:
     from indexer.engines.postgres.schema import Table
     from indexer.engines.postgres.writing import Connection
 
-LOOKED_AT: Final = 300
-WALKED: Final = 2_000
+LOOKED_AT: Final = 512
 
 _AFTER_ALL: Final = "\U0010ffff"
-_ACTIVITY: Final = "activityScore"
 
 
 async def find_suggestions(connection: Connection, table: Table, typed: str, limit: int) -> list[str]:
     """Return the JSON texts of documents to suggest; ``typed`` is the query's tokens in a row."""
     begins = clip(typed, NAME_CHARACTERS)
     rows = await connection.fetch(_by_name(table), begins, begins + _AFTER_ALL, limit)
-    if not rows or rows[0]["looked_at"] < LOOKED_AT or not _has_activity(table):
+    if not rows or rows[0]["looked_at"] < LOOKED_AT:
         return [row["document"] for row in rows]
     active = await connection.fetch(_by_activity(table), begins, begins + _AFTER_ALL, limit)
     documents = {row["id"]: row["document"] for row in (*active, *rows)}
     return list(documents.values())[:limit]
 
 
-def _has_activity(table: Table) -> bool:
-    return _ACTIVITY in table.definition.sortable
-
-
-def _order(table: Table) -> str:
-    return f"stored.{quoted(sort_column(_ACTIVITY))} desc nulls last, " if _has_activity(table) else ""
-
-
 def _by_name(table: Table) -> str:
     """$1: what names begin with, $2: what they come before, $3: how many."""
     return f"""
         with looked_at as materialized (
-            select term, id from {table.names} where term >= $1 and term < $2
+            select term, id, activity from {table.names} where term >= $1 and term < $2
             order by term, id limit {LOOKED_AT}
         ), named as (
-            select id, min(term) as term from looked_at group by id
+            select id, min(term) as term, max(activity) as activity from looked_at group by id
+            order by activity desc nulls last, term, id limit $3
         )
-        select stored.id, stored.document, (select count(*) from looked_at) as looked_at
+        select named.id, stored.document, (select count(*) from looked_at) as looked_at
         from named join {table.qualified} as stored using (id)
-        order by {_order(table)}named.term, stored.key limit $3"""  # noqa: S608 - names of ours, as below
+        order by named.activity desc nulls last, named.term, named.id"""  # noqa: S608 - names of ours, as below
 
 
 def _by_activity(table: Table) -> str:
-    column = quoted(sort_column(_ACTIVITY))
+    # A document may stand here once for each of its words: enough are fetched for all of them.
     return f"""
-        select id, document from (
-            select id, key, document, {column} as activity from {table.qualified}
-            where {column} is not null order by {column} desc limit {WALKED}
-        ) as active
-        where exists (
-            select 1 from {table.names} as named
-            where named.id = active.id and named.term >= $1 and named.term < $2
+        with active as materialized (
+            select term, id, activity from {table.names}
+            where left(term, 1) = left($1, 1) and activity is not null and term >= $1 and term < $2
+            order by left(term, 1) desc, activity desc limit $3 * 4
+        ), named as (
+            select id, min(term) as term, max(activity) as activity from active group by id
+            order by activity desc, term, id limit $3
         )
-        order by activity desc, key limit $3"""  # noqa: S608
+        select named.id, stored.document
+        from named join {table.qualified} as stored using (id)
+        order by named.activity desc, named.term, named.id"""  # noqa: S608

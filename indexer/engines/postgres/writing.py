@@ -19,7 +19,7 @@ import asyncpg
 
 from indexer.engines.base import RejectedDocument
 from indexer.engines.postgres.errors import refusal
-from indexer.engines.postgres.rows import RowMaker, Unstorable, upsert_statement
+from indexer.engines.postgres.rows import RowMaker, Unstorable, activity_of, upsert_statement
 from indexer.engines.text import is_spaced
 from indexer.engines.typos import is_vocabulary
 
@@ -97,15 +97,18 @@ class TableWriter:
             return
         await connection.execute(f"delete from {self._names} where id = any($1::text[])", ids)  # noqa: S608
         named = sorted(
-            (term, document["id"]) for document in documents for term in self._maker.names(document)
+            (term, document["id"], activity_of(document))
+            for document in documents
+            for term in self._maker.names(document)
         )
         if named:
-            terms, owners = zip(*named, strict=True)
+            terms, owners, activities = zip(*named, strict=True)
             await connection.execute(
-                f"insert into {self._names} (term, id) "  # noqa: S608 - a name of ours
-                "select * from unnest($1::text[], $2::text[]) on conflict do nothing",
+                f"insert into {self._names} (term, id, activity) "  # noqa: S608 - a name of ours
+                "select * from unnest($1::text[], $2::text[], $3::float8[]) on conflict do nothing",
                 terms,
                 owners,
+                activities,
             )
 
     async def _portions(
