@@ -74,19 +74,31 @@ def beginning(typed: str, word: str, most: int) -> tuple[str, int] | None:
 def _last_row(word: str, other: str, most: int) -> list[int]:
     """Return the distances of ``word`` to every beginning of ``other``; empty when all exceed ``most``.
 
-    The distance is that of optimal string alignment: no letter is moved twice.
+    The distance is that of optimal string alignment: no letter is moved twice. What exceeds ``most`` is only
+    known to do so: nothing is computed away from the diagonal.
     """
+    too_far = most + 1
+    size = len(other)
+    older: list[int] = []
     before: list[int] = []
-    row = list(range(len(other) + 1))
+    row = [min(j, too_far) for j in range(size + 1)]
     nearest_before = 0
     for i, letter in enumerate(word, start=1):
-        older, before, row = before, row, [i]
-        for j, theirs in enumerate(other, start=1):
-            cost = before[j - 1] if letter == theirs else 1 + min(before[j], row[j - 1], before[j - 1])
-            if i > 1 and j > 1 and letter == other[j - 2] and word[i - 2] == theirs:
-                cost = min(cost, older[j - 2] + 1)
-            row.append(cost)
-        nearest = min(row)
+        older, before = before, row
+        row = [too_far] * (size + 1)
+        nearest = too_far
+        if i <= most:
+            row[0] = nearest = i
+        for j in range(max(1, i - most), min(size, i + most) + 1):
+            theirs = other[j - 1]
+            if letter == theirs:
+                cost = before[j - 1]
+            else:
+                cost = 1 + min(before[j], row[j - 1], before[j - 1])
+                if i > 1 and j > 1 and letter == other[j - 2] and word[i - 2] == theirs:
+                    cost = min(cost, older[j - 2] + 1)
+            nearest = min(nearest, cost)
+            row[j] = cost
         if nearest > most and nearest_before > most:  # a swap reaches back over two rows
             return []
         nearest_before = nearest

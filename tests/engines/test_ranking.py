@@ -31,7 +31,7 @@ def _called(name: str, key: str, **fields: Any) -> Document:
             ["lmntarn", "xantemn"],
         ),
         ("federation", ["fedaretion", "federatoin", "fedration", "fdeeratoin", "vederatiom"], ["vedaretiom"]),
-        ("federation", ["fedre", "fader", "xeder"], ["fede r", "fdre", "xedr"]),
+        ("federation", ["fedre", "fader", "xeder", "federtaoi"], ["fede r", "fdre", "xedr"]),
         ("straße", ["strasse", "strase"], []),
         ("東京タワー", ["東京"], ["東京タワ一"]),
         ("2025年", ["2025"], ["2026", "20255"]),

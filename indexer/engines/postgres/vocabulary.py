@@ -1,7 +1,9 @@
 """Looking up what mistyped words may mean, in an index's table of words.
 
 Candidates come by the pieces of a word that must stand unchanged (typos.py): the first by the order of words,
-the last by the order of words read backwards, others by their place. Which candidates are near enough is told
+the last by the order of words read backwards, others by their place. A word that may be unfinished is looked
+for as a beginning too; with two typos only where its first piece is right, since all other beginnings could
+only be found by reading every word. Which candidates are near enough is told
 here, and only the nearest are asked for. Answers are kept for a while: a person types on, and words are many
 but come rarely.
 """
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 CORRECTIONS: Final = 16
 """How many words one mistyped word may mean."""
 
-CANDIDATES: Final = 1_000
+CANDIDATES: Final = 500
 KEPT_SECONDS: Final = 30.0
 KEPT_ANSWERS: Final = 1_000
 
@@ -89,28 +91,30 @@ def _candidates(table: Table, word: str, *, open_ended: bool) -> tuple[str, list
     """Write the statement that finds the words that may be near to ``word``."""
     most = allowed_typos(word)
     arguments: list[str | int] = [len(word) - most, len(word) + most, len(word)]
-    sized = "char_length(word) >= $1" + ("" if open_ended else " and char_length(word) <= $2")
-    if open_ended:
-        sized += " and $2 > 0"  # keeps the numbers of parameters alike
+    whole = "char_length(word) between $1 and $2"
+    begun = "char_length(word) >= $1"
 
     def add(value: str) -> str:
         arguments.append(value)
         return f"${len(arguments)}::text"
 
     cut = pieces(word, most)
-    selects: list[str] = []
+    tests: list[str] = []
     for number, piece in enumerate(cut):
         if number == 0:
             test = f"word >= {add(piece.letters)} and word < {add(piece.letters + _AFTER_ALL)}"
-        elif number == len(cut) - 1 and not open_ended:
+            tests.append(f"{test} and {begun if open_ended else whole}")
+        elif number == len(cut) - 1:
             backwards = piece.letters[::-1]
             test = f"reversed >= {add(backwards)} and reversed < {add(backwards + _AFTER_ALL)}"
-        else:
+            tests.append(f"{test} and {whole}")
+        if number and (number < len(cut) - 1 or (open_ended and most == 1)):
             places = range(max(piece.start - most, 0), piece.start + most + 1)
             likes = (f"word like {add('_' * place + piece.letters + '%')}" for place in places)
-            test = f"({' or '.join(likes)})"
-        selects.append(
-            f"(select word from {table.words} where {test} and {sized} "  # noqa: S608 - a name of ours
-            f"order by abs(char_length(word) - $3), word limit {CANDIDATES})"
-        )
+            tests.append(f"({' or '.join(likes)}) and {begun if most == 1 else whole}")
+    selects = (
+        f"(select word from {table.words} where {test} "  # noqa: S608 - a name of ours
+        f"order by abs(char_length(word) - $3), word limit {CANDIDATES})"
+        for test in tests
+    )
     return " union ".join(selects), arguments
