@@ -270,7 +270,14 @@ class MeiliDouble:
         return JSONResponse({"taskUid": task.uid, "status": "enqueued", "type": kind}, 202)
 
     def _tasks(self, query: dict[str, str]) -> Response:
-        found = [self.tasks[int(uid)] for uid in query["uids"].split(",") if int(uid) in self.tasks]
+        wanted = [int(uid) for uid in query["uids"].split(",")] if "uids" in query else list(self.tasks)
+        found = [
+            self.tasks[uid]
+            for uid in wanted
+            if uid in self.tasks
+            and ("types" not in query or self.tasks[uid].kind in query["types"].split(","))
+            and ("statuses" not in query or self.tasks[uid].status in query["statuses"].split(","))
+        ]
         limit = int(query.get("limit", "20"))
         results = [
             {"uid": task.uid, "status": task.status, "type": task.kind, "error": task.error} for task in found

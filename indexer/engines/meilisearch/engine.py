@@ -63,6 +63,7 @@ _DOCUMENTS_BETWEEN_BREATHS: Final = 50
 _MANY_INDEXES: Final = 1_000
 _IDS_AT_ONCE: Final = 1_000
 _CARRIED_AT_ONCE: Final = 5_000
+_SWAP_PAUSE_SECONDS: Final = 0.2
 
 _Sent: TypeAlias = "dict[int, tuple[IndexWriter, Sequence[Line]]]"
 
@@ -219,7 +220,7 @@ class MeilisearchEngine:
         present = await self._present(seconds=PING_SECONDS)
         if not self._identities:
             raise EngineUnavailable("the engine is not prepared yet")
-        lost = [uid for uid, identity in self._identities.items() if present.get(uid) != identity]
+        lost = [uid for uid in self._identities if uid not in present]
         if lost:
             raise IndexLost(f"Meilisearch has lost {', '.join(sorted(lost))}")
 
@@ -243,13 +244,24 @@ class MeilisearchEngine:
         return self._identities[definition.uid]
 
     async def swap_build(self, uid: str) -> None:
-        """Carry the figures over, swap the two in one task, then remove the old one."""
-        if self._makers[uid].lays_over:
-            await self._carry_figures(uid)
-        pair = [self._uid(uid), self._uid(build_uid(uid))]
-        await self._done(await self._wire.send("POST", "/swap-indexes", [{"indexes": pair}]))
+        """Carry the figures over, swap the two in one task, then remove the old one.
+
+        May be called again when it is not known whether the swap has happened: it never happens twice.
+        """
+        build = build_uid(uid)
+        while await self._swap_is_pending():  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(_SWAP_PAUSE_SECONDS)
+        if (await self._present()).get(uid) != self._identities[build]:
+            if self._makers[uid].lays_over:
+                await self._carry_figures(uid)
+            pair = [self._uid(uid), self._uid(build)]
+            await self._done(await self._wire.send("POST", "/swap-indexes", [{"indexes": pair}]))
         self._know(self._definition(uid), await self._present())
         await self.drop_build(uid)
+
+    async def _swap_is_pending(self) -> bool:
+        pending = "/tasks?limit=1&types=indexSwap&statuses=enqueued,processing"
+        return bool((await self._wire.get(pending))["results"])
 
     async def drop_build(self, uid: str) -> None:
         """Remove the build's index."""
