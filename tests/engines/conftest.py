@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
 
-    from indexer.engines.base import Engine
+    from indexer.engines.base import BuildingEngine
 
 MAX_TOTAL_HITS = 2_000
 MEILI_URL = os.environ.get("INDEXER_TEST_MEILI_URL", "")
@@ -69,7 +69,7 @@ async def doubled_meilisearch(
         await engine.close()
 
 
-OPENERS: dict[str, Callable[[str], AbstractAsyncContextManager[Engine]]] = {
+OPENERS: dict[str, Callable[[str], AbstractAsyncContextManager[BuildingEngine]]] = {
     "postgres": postgres_engine,
     "meilisearch double": doubled_meilisearch,
     **({"meilisearch": real_meilisearch} if MEILI_URL else {}),
@@ -79,7 +79,7 @@ OPENERS: dict[str, Callable[[str], AbstractAsyncContextManager[Engine]]] = {
 @pytest.fixture(params=OPENERS)
 async def engine(
     request: pytest.FixtureRequest, database_url: str, anyio_backend: str
-) -> AsyncIterator[Engine]:
+) -> AsyncIterator[BuildingEngine]:
     """An engine with its indexes in place."""
     async with OPENERS[request.param](database_url) as opened:
         await opened.prepare(INDEXES)

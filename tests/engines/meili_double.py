@@ -152,6 +152,10 @@ class MeiliDouble:
     def wipe(self) -> None:
         """Start again from an empty volume."""
         self.indexes.clear()
+        self.lose_tasks()
+
+    def lose_tasks(self) -> None:
+        """Forget what was accepted, as a server that is killed before it was on disk."""
         self.tasks.clear()
         self._queue = asyncio.Queue()
 
