@@ -232,7 +232,8 @@ class IndexKeeper:
                     raise
                 except self._away as error:
                     failures += 1
-                    log.warning("filling an index waits", index=uid, why=str(error))
+                    if failures == 1:
+                        log.warning("filling an index waits", index=uid, why=str(error))
                     await self.sleep(pause_seconds(failures))
                 else:
                     break
