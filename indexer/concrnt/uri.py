@@ -91,6 +91,10 @@ class CCURI(msgspec.Struct, frozen=True, eq=False):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CCURI) and self.canonical == other.canonical
 
+    def __ne__(self, other: object) -> bool:
+        # A Struct brings its own, which does not ask __eq__.
+        return not self == other
+
     def __hash__(self) -> int:
         return hash(self.canonical)
 
