@@ -2,8 +2,10 @@
 
 For each size: a simulated network in a process of its own, a fresh embedded PostgreSQL, and `concrnt-indexer
 up` as operators run it; the time from the start of the indexer until every commit is searchable, and the peak
-memory of its process. In the same run the yardstick: bare upserts of the same commits through asyncpg, 100 a
-transaction, into a table with as many indexes. Machines are shared and noisy: compare within one run.
+memory of its process. With `--trust off authority strict` the same network is read in each mode, in turns, so
+that what trust costs is compared within one run. In the same run the yardstick: bare upserts of the same
+commits through asyncpg, 100 a transaction, into a table with as many indexes. Machines are shared and noisy:
+compare within one run.
 """
 
 from __future__ import annotations
@@ -67,8 +69,8 @@ def _visible(folder: Path) -> list[bytes]:
     return rows
 
 
-async def backfill(network: dict[str, object], commits: int, dsn: str) -> Figures:
-    """Run the indexer on a network until all of it is searchable."""
+async def backfill(network: dict[str, object], commits: int, dsn: str, trust: str) -> Figures:
+    """Run the indexer on a network, in a mode of trust, until all of it is searchable."""
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("INDEXER_")},
         "INDEXER_CRAWL__SEED": str(network["seed"]),
@@ -77,6 +79,7 @@ async def backfill(network: dict[str, object], commits: int, dsn: str) -> Figure
         "INDEXER_SERVER__LISTEN": "127.0.0.1:18080",
         "INDEXER_SERVER__INTERNAL_LISTEN": "127.0.0.1:18081",
         "INDEXER_OBSERVABILITY__LOG_LEVEL": "warning",
+        "INDEXER_TRUST__MODE": trust,
     }
     started = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
@@ -157,19 +160,22 @@ async def bare_upserts(rows: list[bytes], dsn: str) -> float:
     return len(rows) / seconds
 
 
-async def _measure(commits: int, repeats: int) -> None:
+async def _measure(commits: int, repeats: int, modes: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="concrnt-bench-") as name:
         folder = Path(name)
         process, network = await _network(commits, folder / "network")
         server = await asyncio.to_thread(start_embedded, folder)
         try:
             rows = _visible(folder / "network")
-            figures, bare = [], []
+            figures: dict[str, list[Figures]] = {mode: [] for mode in modes}
+            bare = []
             for number in range(repeats):
-                dsn = await _fresh_database(server.dsn, f"bench_{number}")
-                figures.append(await backfill(network, len(rows), dsn))
+                for mode in modes:
+                    dsn = await _fresh_database(server.dsn, f"bench_{mode}_{number}")
+                    figures[mode].append(await backfill(network, len(rows), dsn, mode))
                 bare.append(await bare_upserts(rows, await _fresh_database(server.dsn, f"bare_{number}")))
-            _report(figures, bare)
+            for mode in modes:
+                _report(mode, figures[mode], bare)
         finally:
             assert process.stdin is not None
             process.stdin.close()
@@ -184,11 +190,12 @@ async def _fresh_database(dsn: str, name: str) -> str:
     return dsn.replace("/concrnt?", f"/{name}?")
 
 
-def _report(figures: list[Figures], bare: list[float]) -> None:
+def _report(mode: str, figures: list[Figures], bare: list[float]) -> None:
     median = statistics.median(f.per_second for f in figures)
     steady = statistics.median(f.commits / (f.seconds - f.first_page_seconds + 1e-9) for f in figures)
     yardstick = statistics.median(bare)
-    print(f"{figures[0].commits:,} commits, {figures[0].documents:,} documents, {len(figures)} runs")
+    counts = f"{figures[0].commits:,} commits, {figures[0].documents:,} documents, {len(figures)} runs"
+    print(f"{counts}, trust: {mode}")
     print(f"  from start to all searchable   {statistics.median(f.seconds for f in figures):8.1f} s")
     print(f"  commits a second, from start   {median:8,.0f}")
     print(f"  commits a second, from page 1  {steady:8,.0f}")
@@ -202,9 +209,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure how fast a network is read in.")
     parser.add_argument("--commits", type=int, nargs="+", default=[50_000, 100_000])
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--trust", nargs="+", default=["authority"], choices=["off", "authority", "strict"])
     arguments = parser.parse_args()
     for commits in arguments.commits:
-        asyncio.run(_measure(commits, arguments.repeats))
+        asyncio.run(_measure(commits, arguments.repeats, arguments.trust))
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ from indexer.mirror.migrate import MigrationError, migrate, migrations, missing_
 from indexer.mirror.queue import ProjectionQueue
 from indexer.mirror.servers import Servers
 from indexer.mirror.statistics import ServerReport, server_reports
+from indexer.mirror.trust import OpenQuestions
 from indexer.observability.logging import setup_logging
 from indexer.observability.metrics import Metrics, PoolState
 from indexer.observability.tracing import setup_tracing
@@ -45,8 +46,11 @@ from indexer.projection.projector import Projector
 from indexer.replication.discovery import Discovery, DiscoverySettings
 from indexer.replication.feeds import Feeds
 from indexer.replication.follower import Follower, FollowerSettings
+from indexer.replication.judge import Judge
 from indexer.replication.plan import Schemas
+from indexer.replication.residents import Residents
 from indexer.replication.schedule import Schedule, ScheduleSettings
+from indexer.replication.trust import TrustMode
 from indexer.replication.writer import PageWriter
 
 if TYPE_CHECKING:
@@ -133,6 +137,7 @@ class House:
     search_engine: PostgresEngine
     projecting_engine: PostgresEngine
     servers: Servers
+    residents: Residents | None
     queue: ProjectionQueue
     figures: MirrorFigures
     metrics: Metrics
@@ -176,6 +181,8 @@ class House:
         if Role.FOLLOW in self.roles:
             loops.append(("schedule", self.schedule.run()))
             loops.append(("discovery", self._in_turn("discovery", self._discover)))
+            if self.residents is not None:
+                loops.append(("residents", self._in_turn("residents", self.residents.run)))
         if Role.PROJECT in self.roles:
             loops.append(("projector", self._in_turn("projection", self.projector.run)))
         if Role.FOLLOW not in self.roles:
@@ -297,7 +304,10 @@ async def open_house(settings: Settings) -> AsyncIterator[House]:
         metrics = Metrics(__version__)
         instruments = Instruments(metrics)
         peers = await stack.enter_async_context(_peers(settings, instruments))
-        house = _wire(settings, database, searching, peers, instruments)
+        judge = make_judge(settings)
+        if judge is not None:
+            stack.callback(judge.close)
+        house = _wire(settings, database, searching, peers, instruments, judge=judge)
         await house.projecting_engine.prepare(INDEXES)
         await house.search_engine.prepare(INDEXES)
         yield house
@@ -314,8 +324,22 @@ def _peers(settings: Settings, instruments: Instruments) -> PeerClient:
     )
 
 
+def make_judge(settings: Settings) -> Judge | None:
+    """Who judges what other servers say, in the configured mode; None where everybody is believed."""
+    mode = TrustMode(settings.trust.mode.value)
+    if mode is TrustMode.OFF:
+        return None
+    return Judge(mode, follows=frozenset(settings.crawl.ack_schemas))
+
+
 def _wire(
-    settings: Settings, database: Database, searching: Database, peers: PeerClient, instruments: Instruments
+    settings: Settings,
+    database: Database,
+    searching: Database,
+    peers: PeerClient,
+    instruments: Instruments,
+    *,
+    judge: Judge | None,
 ) -> House:
     crawl = settings.crawl
     schemas, servers, queue, feeds = (
@@ -326,9 +350,23 @@ def _wire(
     )
     max_hits = settings.search.max_total_hits
     projecting_engine = PostgresEngine(database.pool, max_hits)
+    page_writer = PageWriter(database, schemas=schemas, trust=judge, on_marked=queue.notify)
+    residents = None
+    if judge is not None:
+        residents = Residents(
+            feeds,
+            servers,
+            OpenQuestions(database),
+            page_writer,
+            judge.prover.fetched,
+            seed=crawl.seed,
+            schemas=schemas,
+            metrics=instruments,
+            clock=utc_now,
+        )
     follower = Follower(
         feeds,
-        PageWriter(database, schemas=schemas, on_marked=queue.notify),
+        page_writer,
         schemas=schemas,
         settings=FollowerSettings(crawl.page_limit, crawl.overlap, crawl.max_pages_per_run),
         metrics=instruments,
@@ -349,6 +387,7 @@ def _wire(
         search_engine=PostgresEngine(searching.pool, max_hits),
         projecting_engine=projecting_engine,
         servers=servers,
+        residents=residents,
         queue=queue,
         figures=MirrorFigures(database, layer=crawl.layer),
         metrics=instruments.metrics,
@@ -430,8 +469,8 @@ async def run_up(
 
 
 def _say_what_is_not_built_yet(settings: Settings) -> None:
-    if settings.trust.mode.value != "off":
-        log.warning("proofs are not checked yet: trust.mode acts as off", mode=settings.trust.mode.value)
+    if settings.trust.mode.value == "off":
+        log.warning("trust.mode is off: every server is believed, whatever it says about anybody")
     if settings.backends.meili_host:
         log.warning("Meilisearch is not supported yet: PostgreSQL is the search engine")
 

@@ -31,7 +31,14 @@ class Instruments:
         """So many pages were applied."""
         self.pages += pages
         self.metrics.replication_pages.labels(server).inc(pages - 1)
-        self.metrics.count_page(server, commits=changes.tally.kinds, malformed=changes.tally.malformed)
+        tally = changes.tally
+        self.metrics.count_page(
+            server, commits=tally.kinds, malformed=tally.malformed, rejected=tally.rejected
+        )
+
+    def withdrawn(self, server: str, number: int) -> None:
+        """What a server said of people who live elsewhere was withdrawn."""
+        self.metrics.replication_rejected.labels(server, "withdrawn").inc(number)
 
     def request(self, server: str, result: str) -> None:
         """A request to a feed ended."""

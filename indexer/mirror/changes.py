@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class RecordPut:
     created_at: datetime
     first_created_at: datetime
     signed: str
+    provisional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,10 @@ class Tombstone:
     cdid: str
     author: str
     source: str
+    provisional: bool = False
+    """Takes and bars only what its own source said, as provisionally."""
+    only_author: bool = False
+    """Takes and bars only what its author wrote: somebody else owns the keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,8 @@ class RangeSweep:
     """Remove what stands in a range, and the references into it, the page's own keys excepted.
 
     With `in_log_order` everything of the same source goes (it came before the delete in its feed); of other
-    sources, or without it, what is not newer than the delete by (createdAt, CDID).
+    sources, or without it, what is not newer than the delete by (createdAt, CDID). `provisional` and
+    `only_author` (a CCID) limit it as they do a `Tombstone`.
     """
 
     target: str
@@ -74,6 +81,8 @@ class RangeSweep:
     created_at: datetime
     cdid: str
     in_log_order: bool
+    provisional: bool = False
+    only_author: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,8 @@ class Referred:
     created_at: datetime
     cdid: str
     in_log_order: bool
+    provisional: bool = False
+    only_author: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +107,39 @@ class AckTransition:
     valid: bool
     created_at: datetime
     cdid: str
+    provisional: bool = False
+
+
+class EntityStanding(IntEnum):
+    """How sure it is where a person lives."""
+
+    CLAIMED = 0
+    """Said by the server itself, without a proof that holds; or nobody checked."""
+    ANSWERED = 1
+    """Said by the seed when asked, without a proof that holds."""
+    PROVEN = 2
 
 
 @dataclass(frozen=True, slots=True)
 class EntityPut:
-    """Which server a person lives on; the newest createdAt wins, then the greater CDID."""
+    """Which server a person lives on; the surer wins, then the newest createdAt, then the greater CDID."""
 
     ccid: str
     domain: str
     created_at: datetime
     cdid: str
     signed: str
+    standing: EntityStanding = EntityStanding.CLAIMED
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A commit whose proof leans on a document, an enactment or a post, that is not here yet."""
+
+    digest: bytes
+    href: str
+    is_enactment: bool
+    commit: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +168,8 @@ class Tally:
     kinds: Mapping[str, int] = field(default_factory=Counter)
     malformed: Mapping[str, int] = field(default_factory=Counter)
     latest_post_at: datetime | None = None
+    rejected: Mapping[str, int] = field(default_factory=Counter)
+    """What trust refused, by reason."""
 
     def __add__(self, other: Tally) -> Tally:
         times = [at for at in (self.latest_post_at, other.latest_post_at) if at is not None]
@@ -143,6 +178,7 @@ class Tally:
             Counter(self.kinds) + Counter(other.kinds),
             Counter(self.malformed) + Counter(other.malformed),
             max(times, default=None),
+            Counter(self.rejected) + Counter(other.rejected),
         )
 
 
@@ -165,4 +201,9 @@ class Changes:
     entities: Sequence[EntityPut] = ()
     dead_letters: Sequence[DeadLetter] = ()
     marks: Sequence[Mark] = ()
+    unresolved: Collection[str] = ()
+    """Owners to be looked up: what was said of them is provisional."""
+    set_aside: Collection[str] = ()
+    """Owners of whom the source said what was not, or not wholly, accepted."""
+    waiting: Sequence[Waiting] = ()
     tally: Tally = field(default_factory=Tally)

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from indexer.concrnt.uri import Scope, covering_targets, owner_of
-from indexer.mirror.changes import Tombstone
+from indexer.mirror.changes import EntityStanding, Tombstone
 from indexer.statements import load
 
 if TYPE_CHECKING:
@@ -35,12 +35,14 @@ class Head:
 
     key: str
     owner: str
+    author: str
     schema: str
     href: str | None
     source: str
     cdid: str
     created_at: datetime
     first_created_at: datetime
+    provisional: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class Needs:
     """What a page asks to know.
 
     `documents` are (owner, CDID) pairs, `covered` what a delete may cover: keys and `ccfs` URIs.
+    `settled_owners` are people whose home the page may settle; `speakers` those whose follows it tells.
     """
 
     keys: Collection[str] = ()
@@ -57,6 +60,8 @@ class Needs:
     covered: Collection[str] = ()
     owners: Collection[str] = ()
     deleting_owners: Collection[str] = ()
+    speakers: Collection[str] = ()
+    settled_owners: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,8 @@ class Context:
     retired: frozenset[tuple[str, str]] = frozenset()
     removed_documents: Mapping[str, tuple[datetime, str, str | None]] = field(default_factory=dict)
     """CDID → createdAt, CDID and source of the delete that took the document."""
-    known_deletes: frozenset[str] = frozenset()
+    known_deletes: Mapping[str, bool] = field(default_factory=dict)
+    """Deletes applied before, by CDID; True when only in part: provisionally, or for one author."""
     tombstones: Sequence[Tombstone] = ()
     homes: Mapping[str, tuple[str, tuple[datetime, str]]] = field(default_factory=dict)
     """CCID → the server where the person lives, and the (createdAt, CDID) of the document that says so."""
@@ -75,8 +81,8 @@ class Context:
 
 async def lock_owners(connection: Connection, needs: Needs) -> None:
     """Take the advisory locks of the owners for the rest of the transaction."""
-    exclusive = {_lock_number(owner) for owner in needs.deleting_owners}
-    numbers = sorted(exclusive | {_lock_number(owner) for owner in needs.owners})
+    exclusive = {_lock_number(owner) for owner in (*needs.deleting_owners, *needs.settled_owners)}
+    numbers = sorted(exclusive | {_lock_number(owner) for owner in (*needs.owners, *needs.speakers)})
     if numbers:
         await connection.execute(_SQL["lock_owners"], numbers, [number in exclusive for number in numbers])
 
@@ -85,8 +91,13 @@ def _lock_number(owner: str) -> int:
     return int.from_bytes(blake2b(owner.encode(), digest_size=8).digest(), "big", signed=True)
 
 
-async def load_context(connection: Connection, needs: Needs) -> Context:
-    """Read what `needs` asks for, in a handful of statements whatever the size of the page."""
+async def load_context(
+    connection: Connection, needs: Needs, *, homes_at_least: EntityStanding = EntityStanding.CLAIMED
+) -> Context:
+    """Read what `needs` asks for, in a handful of statements whatever the size of the page.
+
+    `homes_at_least` is how sure a home has to be to count as one.
+    """
     heads = {row["key"]: _head(row) for row in await connection.fetch(_SQL["heads_by_key"], list(needs.keys))}
     if needs.documents:
         owners, cdids = zip(*needs.documents, strict=True)
@@ -98,14 +109,14 @@ async def load_context(connection: Connection, needs: Needs) -> Context:
         retired.add((row["key"], row["cdid"]))
         if row["deleted_at"] is not None:
             removed[row["cdid"]] = (row["deleted_at"], row["deleted_by"], row["source"])
-    known: frozenset[str] = frozenset()
+    known: dict[str, bool] = {}
     if needs.delete_cdids:
         rows = await connection.fetch(_SQL["known_deletes"], list(needs.delete_cdids))
-        known = frozenset(row["cdid"] for row in rows)
+        known = {row["cdid"]: row["in_part"] for row in rows}
     tombstones = await _covering_tombstones(connection, needs.covered)
     homes = {
         row["ccid"]: (row["domain"], (row["created_at"], row["cdid"]))
-        for row in await connection.fetch(_SQL["homes"], list(needs.owners))
+        for row in await connection.fetch(_SQL["homes"], list(needs.owners), homes_at_least.value)
     }
     return Context(heads, frozenset(retired), removed, known, tombstones, homes)
 
@@ -138,7 +149,14 @@ async def _covering_tombstones(connection: Connection, covered: Collection[str])
 
 def _tombstone(row: asyncpg.Record) -> Tombstone:
     return Tombstone(
-        row["target"], Scope(row["scope"]), row["created_at"], row["cdid"], row["author"], row["source"]
+        row["target"],
+        Scope(row["scope"]),
+        row["created_at"],
+        row["cdid"],
+        row["author"],
+        row["source"],
+        row["provisional"],
+        row["only_author"],
     )
 
 

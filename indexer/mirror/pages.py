@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from indexer.concrnt.uri import owner_of
+from indexer.mirror.trust import keep_open_questions
 from indexer.statements import load
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ async def apply_changes(
         await connection.execute(
             _SQL["mark_keys"], [m.key for m in marks], now, [m.former_schema for m in marks]
         )
+    await keep_open_questions(connection, changes, now=now)
     letters = await keep_dead_letters(connection, changes.source, changes.dead_letters, now=now)
     return Applied(swept=swept, new_dead_letters=letters)
 
@@ -77,6 +79,8 @@ async def _sweep(
             sweep.cdid,
             indexed_schemas,
             now,
+            sweep.provisional,
+            sweep.only_author,
         )
     if changes.referred:
         count += await connection.fetchval(
@@ -89,6 +93,8 @@ async def _sweep(
             changes.source,
             indexed_schemas,
             now,
+            [r.provisional for r in changes.referred],
+            [r.only_author for r in changes.referred],
         )
     return count
 
@@ -103,7 +109,10 @@ async def _put_records(connection: Connection, changes: Changes) -> None:
     if changes.puts:
         puts = sorted(changes.puts, key=attrgetter("key"))
         await connection.execute(
-            _SQL["put_records"], *_columns(puts, _RECORD_COLUMNS), list(changes.known_keys)
+            _SQL["put_records"],
+            *_columns(puts, _RECORD_COLUMNS),
+            list(changes.known_keys),
+            [put.provisional for put in puts],
         )
     if changes.first_created:
         lowered = sorted(changes.first_created.items())
@@ -125,7 +134,7 @@ async def _keep_memory(connection: Connection, changes: Changes) -> None:
             [owner_of(s.target) for s in stones],
             [s.target for s in stones],
             [s.scope.value for s in stones],
-            *_columns(stones, ("created_at", "cdid", "author", "source")),
+            *_columns(stones, ("created_at", "cdid", "author", "source", "provisional", "only_author")),
         )
 
 
@@ -133,7 +142,13 @@ async def _put_people(connection: Connection, changes: Changes) -> None:
     if changes.acks:
         acks = sorted(changes.acks, key=attrgetter("acker", "ackee", "schema"))
         columns = ("acker", "ackee", "schema", "valid", "created_at", "cdid")
-        await connection.execute(_SQL["put_acks"], *_columns(acks, columns), [changes.source] * len(acks))
+        values = _columns(acks, columns)
+        provisional = [ack.provisional for ack in acks]
+        await connection.execute(_SQL["put_acks"], *values, [changes.source] * len(acks), provisional)
+        if any(provisional):
+            await connection.execute(
+                _SQL["keep_provisional_acks"], *values, [changes.source] * len(acks), provisional
+            )
     if changes.entities:
         entities = sorted(changes.entities, key=attrgetter("ccid"))
         await connection.execute(
@@ -141,6 +156,7 @@ async def _put_people(connection: Connection, changes: Changes) -> None:
             *_columns(entities, ("ccid", "domain", "created_at", "cdid")),
             [changes.source] * len(entities),
             [e.signed for e in entities],
+            [e.standing.value for e in entities],
         )
 
 

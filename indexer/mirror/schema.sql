@@ -73,12 +73,15 @@ create table mirror.records (
   created_at timestamptz not null,
   first_created_at timestamptz not null,
   indexed_at timestamptz,
-  signed text not null
+  signed text not null,
+  -- said about an owner of whom nobody knows yet where they live, without a proof that holds
+  provisional boolean not null default false
 ) with (fillfactor = 80);
 
 create index records_cdid on mirror.records (cdid);
 create index records_href on mirror.records (href) where href is not null;
 create index records_schema on mirror.records (schema, key);
+create index records_provisional on mirror.records (owner, key) where provisional;
 
 -- Documents that were replaced or removed: read again they change nothing.
 create table mirror.retired (
@@ -99,6 +102,9 @@ create table mirror.tombstones (
   cdid text collate "C" not null,
   author text collate "C" not null,
   source text collate "C" not null,
+  provisional boolean not null default false,
+  -- by somebody else than the owner: takes and bars its author's records only
+  only_author boolean not null default false,
   primary key (target, scope, created_at, cdid)
 );
 
@@ -111,7 +117,9 @@ create table mirror.entities (
   created_at timestamptz not null,
   cdid text collate "C" not null,
   source text collate "C" not null,
-  signed text not null
+  signed text not null,
+  -- 0 claimed by the server itself, 1 answered by the seed, 2 proven by a signature that holds
+  standing smallint not null default 0
 );
 
 -- Who follows whom: one row per acker, ackee and schema; an unack keeps the row, not valid.
@@ -123,8 +131,11 @@ create table mirror.acks (
   created_at timestamptz not null,
   cdid text collate "C" not null,
   source text collate "C" not null,
+  provisional boolean not null default false,
   primary key (acker, ackee, schema)
 );
+
+create index acks_provisional on mirror.acks (acker) where provisional;
 
 -- Commits that could not be used, once each, the newest per server.
 create table mirror.dead_letters (
@@ -158,3 +169,54 @@ create table mirror.leases (
   holder text not null,
   until timestamptz not null
 );
+
+-- What servers said provisionally of whom somebody follows, each server's newest: one of them will turn out right.
+create table mirror.provisional_acks (
+  acker text collate "C" not null,
+  ackee text collate "C" not null,
+  schema text collate "C" not null,
+  valid boolean not null,
+  created_at timestamptz not null,
+  cdid text collate "C" not null,
+  source text collate "C" not null,
+  primary key (acker, ackee, schema, source)
+);
+
+-- Owners to be looked up through the seed, and which server's feed brought them.
+create table mirror.unresolved (
+  owner text collate "C" primary key,
+  domain text collate "C" not null,
+  met_at timestamptz not null,
+  ask_at timestamptz not null
+);
+
+create index unresolved_ask_at on mirror.unresolved (ask_at);
+
+-- Servers that said something about an owner which was not, or not wholly, accepted. Should the owner turn out to
+-- live there, what that server says of the owner is due to be read again.
+create table mirror.set_aside (
+  owner text collate "C" not null,
+  domain text collate "C" not null,
+  seen_at timestamptz not null,
+  due_at timestamptz,
+  primary key (owner, domain)
+);
+
+create index set_aside_due on mirror.set_aside (due_at) where due_at is not null;
+create index set_aside_domain on mirror.set_aside (domain, seen_at);
+
+-- Commits whose proof leans on a document that is not here yet: a reference's post, the enactment of a subkey
+-- (these are asked for where their owner lives). Judged again when it is.
+create table mirror.waiting (
+  domain text collate "C" not null,
+  digest bytea not null,
+  href text collate "C" not null,
+  is_enactment boolean not null,
+  commit text not null,
+  seen_at timestamptz not null,
+  primary key (domain, digest)
+);
+
+create index waiting_href on mirror.waiting (href);
+create index waiting_domain on mirror.waiting (domain, seen_at);
+create index waiting_enactments on mirror.waiting (href, domain) where is_enactment;

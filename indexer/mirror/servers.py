@@ -102,6 +102,7 @@ class CursorAdvance:
     """Checked in the page's transaction; None where nobody else can be at work."""
     commits: int = 0
     malformed: int = 0
+    rejected: int = 0
 
 
 async def check_lease(connection: Connection, lease: Lease | None) -> None:
@@ -124,8 +125,10 @@ async def advance_cursor(connection: Connection, advance: CursorAdvance) -> None
         advance.latest_post_at,
         advance.partial_instants,
     )
-    if advance.commits or advance.malformed:
-        await connection.execute(_SQL["count_commits"], advance.domain, advance.commits, advance.malformed)
+    if advance.commits or advance.malformed or advance.rejected:
+        await connection.execute(
+            _SQL["count_commits"], advance.domain, advance.commits, advance.malformed, advance.rejected
+        )
 
 
 class Servers:

@@ -13,6 +13,7 @@ from indexer.concrnt.pages import BadPayload, decode_page
 from indexer.concrnt.templates import UnsafeTemplate, expand
 from indexer.concrnt.wellknown import (
     KNOWN_SERVERS,
+    RESOLVE,
     WELL_KNOWN_PATH,
     decode_known_servers,
     decode_well_known,
@@ -62,11 +63,24 @@ class Feeds:
         limit: int,
         until: str | None = None,
         order: str | None = None,
+        owner: str | None = None,
     ) -> Page:
-        """A page of a server's feed; instants are texts, sent as they are."""
-        values = {"since": since, "until": until, "limit": str(limit), "order": order}
+        """A page of a server's feed, of one owner's commits or of all; instants are texts, sent as is."""
+        values = {"owner": owner, "since": since, "until": until, "limit": str(limit), "order": order}
         path = _expand(template, {name: value for name, value in values.items() if value is not None})
         return _decoded(decode_page, await self._body(fqdn, path))
+
+    async def resolve(self, fqdn: str, endpoints: Mapping[str, str], uri: str) -> bytes | None:
+        """What a server holds at a URI, as it sent it; None when it is absent or not readable by anyone."""
+        template = endpoints.get(RESOLVE)
+        if template is None:
+            raise PeerError(FailureClass.BAD_PAYLOAD, f"{fqdn} has no resolve endpoint")
+        try:
+            return await self._body(fqdn, _expand(template, {"uri": uri}))
+        except PeerError as error:
+            if error.status in (403, 404, 410):
+                return None
+            raise
 
     async def _body(self, fqdn: str, path: str) -> bytes:
         response = await self._peers.get(fqdn, path)

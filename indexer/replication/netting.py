@@ -3,6 +3,10 @@
 Pure. `Netting` starts from the stored heads of the page's keys and takes puts and deletes in log order; what
 it ends with is the end state of those keys. What a delete does to keys outside the page is handed on as
 range sweeps and referred hrefs.
+
+A commit comes with what it is worth (`Worth`, see `trust.py`). What is provisional gives way to what is not,
+whatever the createdAt; it touches only what its own source said as provisionally, and leaves no memory that
+could bar anything firm. A delete by somebody else than the owner touches its author's records only.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from typing import TYPE_CHECKING
 from indexer.concrnt.uri import DeleteTarget, Scope, compose_document, covering_targets, owner_of
 from indexer.mirror.changes import Mark, RangeSweep, RecordPut, Referred, Retirement, Tombstone
 from indexer.mirror.context import Context, Head
+from indexer.replication.trust import Worth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +57,8 @@ class Netting:
     _referred: list[Referred] = field(default_factory=list)
     _keys: set[str] = field(default_factory=set)
     _homes: dict[str, tuple[str, Order]] = field(init=False)
+    set_aside: set[str] = field(default_factory=set)
+    """Owners of whom something provisional was not, or not wholly, applied."""
 
     def __post_init__(self) -> None:
         self._standing = {key: _Standing(head, None) for key, head in self.context.heads.items()}
@@ -73,30 +80,41 @@ class Netting:
 
     # --- records
 
-    def put(self, commit: Commit, *, read_before: bool) -> None:
-        """A record's document arrives (section 3, rules 1–3)."""
+    def put(self, commit: Commit, *, read_before: bool, worth: Worth = Worth.FIRM) -> None:
+        """A record's document arrives (section 3, rules 1–3; section 4)."""
         assert commit.key is not None
         key = commit.key.key
         self._keys.add(key)
         if self._is_retired(key, commit.cdid):
             return
+        head = self._head(commit, provisional=worth is Worth.PROVISIONAL)
         standing = self._standing.get(key)
-        if standing is not None and standing.head.cdid == commit.cdid:
+        if standing is not None and self._is_same(standing.head, head):
             self._confirm(standing, commit)
-            return
-        head = self._head(commit)
-        if self._is_barred(head, read_before=read_before):
-            return
+        elif not self._is_barred(head, read_before=read_before):
+            self._stand_or_yield(standing, head, commit, read_before=read_before)
+
+    def _is_same(self, standing: Head, head: Head) -> bool:
+        return standing.cdid == head.cdid and standing.provisional is head.provisional
+
+    def _stand_or_yield(
+        self, standing: _Standing | None, head: Head, commit: Commit, *, read_before: bool
+    ) -> None:
+        """Decide between what stands under a key and what arrives."""
         if standing is None:
             self._stand(head, commit)
             return
-        settled_by_time = read_before or standing.head.source != self.source
-        if settled_by_time and _order(head) <= _order(standing.head):
+        foreign = standing.head.source != self.source
+        if head.provisional and (foreign or not standing.head.provisional):
+            self.set_aside.add(head.owner)
+        elif standing.head.provisional and not head.provisional:
+            self._stand(head, commit)  # what was provisional there leaves no memory
+        elif (read_before or foreign) and _order(head) <= _order(standing.head):
             self._lower(standing, head.created_at)
-            return
-        first = min(standing.head.first_created_at, head.created_at)
-        self._retire(standing.head, None)
-        self._stand(replace(head, first_created_at=first), commit)
+        else:
+            first = min(standing.head.first_created_at, head.created_at)
+            self._retire(standing.head, None)
+            self._stand(replace(head, first_created_at=first), commit)
 
     def _stand(self, head: Head, commit: Commit) -> None:
         self._standing[head.key] = _Standing(head, commit)
@@ -105,7 +123,7 @@ class Netting:
     def _confirm(self, standing: _Standing, commit: Commit) -> None:
         """The same document again: the owner's own server becomes its source."""
         head = standing.head
-        if head.source != self.source and self._is_home_of(head.owner):
+        if head.source != self.source and not head.provisional and self._is_home_of(head.owner):
             standing.head = replace(head, source=self.source)
             standing.commit = commit
 
@@ -117,24 +135,30 @@ class Netting:
         """An entity document of the page says where a person lives; the newest counts."""
         known = self._homes.get(person)
         if known is None or order > known[1]:
-            self._homes[person] = (domain, order)
+            self.settle_home(person, domain, order)
+
+    def settle_home(self, person: str, domain: str, order: Order) -> None:
+        """It is decided that a person lives there from here on."""
+        self._homes[person] = (domain, order)
 
     def _lower(self, standing: _Standing, created_at: datetime) -> None:
         if created_at < standing.head.first_created_at:
             standing.head = replace(standing.head, first_created_at=created_at)
             self._lowered[standing.head.key] = created_at
 
-    def _head(self, commit: Commit) -> Head:
+    def _head(self, commit: Commit, *, provisional: bool) -> Head:
         assert commit.key is not None
         return Head(
             key=commit.key.key,
             owner=commit.key.owner,
+            author=commit.author,
             schema=commit.schema,
             href=commit.href,
             source=self.source,
             cdid=commit.cdid,
             created_at=commit.created_at,
             first_created_at=commit.created_at,
+            provisional=provisional,
         )
 
     # --- memory of what went
@@ -143,6 +167,8 @@ class Netting:
         return (key, cdid) in self._retired or (key, cdid) in self.context.retired
 
     def _retire(self, head: Head, by: Tombstone | None) -> None:
+        if head.provisional or (by is not None and by.provisional):
+            return  # the same document may yet come from where its owner lives
         deleted_at, deleted_by = (by.created_at, by.cdid) if by else (None, None)
         self._retired[head.key, head.cdid] = Retirement(head.key, head.cdid, deleted_at, deleted_by)
 
@@ -162,6 +188,8 @@ class Netting:
             for stone in self._covering(uri):
                 if stone.scope is Scope.DOCUMENT and uri == head.key:
                     continue  # the key lost one document, which is not this one
+                if not _may_touch(stone, head, is_reference=uri == head.href):
+                    continue
                 in_log_order = stone.source == self.source and not read_before
                 if not in_log_order and _order(head) <= (stone.created_at, stone.cdid):
                     return True
@@ -186,36 +214,71 @@ class Netting:
 
     # --- deletes
 
-    def delete(self, commit: Commit, *, read_before: bool) -> None:
-        """A delete arrives (CIP-4; section 3, rule 3)."""
+    def delete(self, commit: Commit, *, read_before: bool, worth: Worth = Worth.FIRM) -> bool:
+        """A delete arrives (CIP-4; section 3, rule 3; section 4).
+
+        Returns False when it is limited to its author's records and its target, one key or document, is none.
+        """
         target = commit.target
         assert target is not None
         uri = target_uri(target)
         if target.scope is Scope.KEY:
             self._keys.add(uri)
-        if commit.cdid in self.context.known_deletes or commit.cdid in self._tombstones:
-            return
-        stone = Tombstone(uri, target.scope, commit.created_at, commit.cdid, commit.author, self.source)
+        stone = Tombstone(
+            uri,
+            target.scope,
+            commit.created_at,
+            commit.cdid,
+            commit.author,
+            self.source,
+            provisional=worth is Worth.PROVISIONAL,
+            only_author=worth is Worth.ONLY_AUTHOR,
+        )
+        if worth is not Worth.FIRM:
+            self.set_aside.add(target.owner)
+        if self._is_known(stone):
+            return True
+        taken = [head for head in self._taken_by(target) if _may_touch(stone, head)]
+        if stone.only_author and not taken and target.scope in (Scope.KEY, Scope.DOCUMENT):
+            return False
         self._tombstones[commit.cdid] = stone
         self._note_stone(stone)
         in_log_order = not read_before
         hrefs = {uri} if target.scope in (Scope.KEY, Scope.DOCUMENT) else set()
-        for head in self._taken_by(target):
+        for head in taken:
             if self._goes_before(head, stone, in_log_order=in_log_order):
                 self._remove(head, stone)
                 hrefs |= {head.key, compose_document(head.owner, head.cdid)}
                 if target.scope is Scope.DOCUMENT:
                     self._note_lost_document(head.key, stone)
         for head in self._referring_to(target, hrefs):
-            if self._goes_before(head, stone, in_log_order=in_log_order):
+            may_go = _may_touch(stone, head, is_reference=True)
+            if may_go and self._goes_before(head, stone, in_log_order=in_log_order):
                 self._remove(head, stone)
-        if target.scope in (Scope.BELOW, Scope.TREE):
+        self._reach_out(stone, hrefs, in_log_order=in_log_order)
+        return True
+
+    def _is_known(self, stone: Tombstone) -> bool:
+        """Whether the delete was applied before, and was worth as much then as now."""
+        earlier = self._tombstones.get(stone.cdid)
+        in_part = earlier is not None and (earlier.provisional or earlier.only_author)
+        if earlier is None:
+            known = self.context.known_deletes.get(stone.cdid)
+            if known is None:
+                return False
+            in_part = known
+        return not in_part or stone.provisional or stone.only_author
+
+    def _reach_out(self, stone: Tombstone, hrefs: set[str], *, in_log_order: bool) -> None:
+        """Hand on what a delete asks of keys outside the page."""
+        only_author = stone.author if stone.only_author else None
+        limits = (in_log_order, stone.provisional, only_author)
+        if stone.scope in (Scope.BELOW, Scope.TREE):
+            include_target = stone.scope is Scope.TREE
             self._sweeps.append(
-                RangeSweep(uri, target.scope is Scope.TREE, stone.created_at, stone.cdid, in_log_order)
+                RangeSweep(stone.target, include_target, stone.created_at, stone.cdid, *limits)
             )
-        self._referred += [
-            Referred(href, stone.created_at, stone.cdid, in_log_order) for href in sorted(hrefs)
-        ]
+        self._referred += [Referred(href, stone.created_at, stone.cdid, *limits) for href in sorted(hrefs)]
 
     def _taken_by(self, target: DeleteTarget) -> list[Head]:
         """The page's standing heads that a target names."""
@@ -307,6 +370,19 @@ def _order(head: Head) -> Order:
     return head.created_at, head.cdid
 
 
+def _may_touch(stone: Tombstone, head: Head, *, is_reference: bool = False) -> bool:
+    """Whether a delete may remove or bar this at all (section 4).
+
+    A provisional one keeps to what its own source said, of records as provisionally; one that is limited to
+    an author to what that author wrote.
+    """
+    if stone.only_author and head.author != stone.author:
+        return False
+    if not stone.provisional:
+        return True
+    return head.source == stone.source and (head.provisional or is_reference)
+
+
 def _record(head: Head, commit: Commit) -> RecordPut:
     assert commit.key is not None
     assert commit.key.parent is not None
@@ -322,4 +398,5 @@ def _record(head: Head, commit: Commit) -> RecordPut:
         created_at=head.created_at,
         first_created_at=head.first_created_at,
         signed=commit.signed,
+        provisional=head.provisional,
     )

@@ -11,6 +11,8 @@ The rules are those of behaviour.md section 3:
 * Rows that were read before (`behind` of them, at the head of the page: overlap re-reads them) and documents
   that other servers sent are settled by createdAt, then CDID: what is not newer than the stored document or
   than a delete that covers its key changes nothing, but may tell that the key is older than was known.
+* What a commit is worth is given (`Judgement`, made by `trust.py`): rejected ones are counted and buried,
+  others are firm, provisional or limited. Without a judgement every commit is firm.
 * A document that was replaced or removed once (it is *retired*) never returns, and a delete that was applied
   once removes nothing again. So reading again changes nothing, wherever it begins.
 """
@@ -30,17 +32,28 @@ from indexer.concrnt.documents import (
     MalformedKind,
     Reason,
 )
-from indexer.concrnt.identifiers import is_domain_owner
+from indexer.concrnt.identifiers import is_ccid, is_domain_owner
 from indexer.concrnt.uri import Scope, compose_document, owner_of
-from indexer.mirror.changes import AckTransition, Changes, DeadLetter, EntityPut, Tally
+from indexer.mirror.changes import (
+    AckTransition,
+    Changes,
+    DeadLetter,
+    EntityPut,
+    EntityStanding,
+    Tally,
+    Waiting,
+)
 from indexer.mirror.context import Context, Needs
 from indexer.replication.netting import Netting, target_uri
+from indexer.replication.trust import Refusal, Worth, owner_of_commit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from indexer.replication.page import Row
+    from indexer.replication.proving import Awaited
+    from indexer.replication.trust import Judgement, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +98,8 @@ def needs(rows: Sequence[Row]) -> Needs:
     covered: set[str] = set()
     owners: set[str] = set()
     deleting_owners: set[str] = set()
+    speakers: set[str] = set()
+    settled: set[str] = set()
     for row in rows:
         if not isinstance(row, Commit):
             continue
@@ -98,24 +113,44 @@ def needs(rows: Sequence[Row]) -> Needs:
                 covered.add(row.href)
                 if row.href.startswith("ccfs:"):
                     cdids.add(row.href.rpartition("/")[2])
-        elif row.kind is Kind.DELETE and row.target is not None:
+        elif row.kind is Kind.ENTITY:
+            settled.add(row.author)
+        elif row.kind is not Kind.DELETE:
+            speakers.add(row.author)
+        elif row.target is not None:
             delete_cdids.add(row.cdid)
             deleting_owners.add(row.target.owner)
             if row.target.scope is Scope.KEY:
                 keys.add(target_uri(row.target))
             elif row.target.scope is Scope.DOCUMENT:
                 documents.add((row.target.owner, row.target.cdid or ""))
-    return Needs(keys, cdids, delete_cdids, documents, covered, owners, deleting_owners)
+    return Needs(keys, cdids, delete_cdids, documents, covered, owners, deleting_owners, speakers, settled)
 
 
-def plan(rows: Sequence[Row], context: Context, *, source: str, behind: int, schemas: Schemas) -> Changes:
+def plan(
+    rows: Sequence[Row],
+    context: Context,
+    *,
+    source: str,
+    behind: int,
+    schemas: Schemas,
+    judgement: Judgement | None = None,
+) -> Changes:
     """Net a page out. `rows` are in log order, the first `behind` of them were read before.
 
     `source` is the server whose feed this is. A community of a person is malformed (section 3, rule 7).
+    `judgement` says what each row is worth; without one (`trust.mode: off`) everybody is believed.
     """
-    page = _Page(source, schemas, Netting(context, source))
+    page = _Page(source, schemas, Netting(context, source), is_judged=judgement is not None)
     for position, row in enumerate(rows):
-        page.take(row, read_before=position < behind)
+        read_before = position < behind
+        if judgement is None:
+            page.take(row, read_before=read_before)
+        else:
+            entity = judgement.entities.get(position)
+            if (awaited := judgement.awaited.get(position)) is not None and isinstance(row, Commit):
+                page.wait(row, awaited)
+            page.take(row, read_before=read_before, verdict=judgement.verdicts[position], entity=entity)
     return page.changes()
 
 
@@ -124,15 +159,27 @@ class _Page:
     source: str
     schemas: Schemas
     netting: Netting
+    is_judged: bool = False
     acks: dict[tuple[str, str, str], AckTransition] = field(default_factory=dict)
     entities: dict[str, EntityPut] = field(default_factory=dict)
     dead_letters: list[DeadLetter] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
     malformed: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[str] = field(default_factory=Counter)
+    unresolved: set[str] = field(default_factory=set)
+    set_aside: set[str] = field(default_factory=set)
+    waiting: list[Waiting] = field(default_factory=list)
     commits: int = 0
     latest_post_at: datetime | None = None
 
-    def take(self, row: Row, *, read_before: bool) -> None:
+    def take(
+        self,
+        row: Row,
+        *,
+        read_before: bool,
+        verdict: Verdict = Worth.FIRM,
+        entity: EntityPut | None = None,
+    ) -> None:
         if isinstance(row, Malformed):
             letter = DeadLetter(row.digest, row.kind.value, row.reason.value, row.text)
             self._bury(letter, read_before=read_before)
@@ -141,7 +188,15 @@ class _Page:
             letter = dead_letter(row, MalformedKind.COMMUNITY, Reason.COMMUNITY_OF_A_PERSON)
             self._bury(letter, read_before=read_before)
             return
-        kinds = self._apply(row, read_before=read_before) if isinstance(row, Commit) else ("ignored",)
+        kinds: tuple[str, ...] = ("ignored",)
+        if isinstance(row, Commit):
+            if isinstance(verdict, Worth):
+                applied = self._apply(row, verdict, entity, read_before=read_before)
+                verdict = verdict if applied is not None else Refusal.NOT_OWNER
+                kinds = applied or kinds
+            if isinstance(verdict, Refusal):
+                self._reject(row, verdict, read_before=read_before)
+                return
         if read_before:
             return
         self.commits += 1
@@ -149,21 +204,53 @@ class _Page:
         if "post" in kinds and isinstance(row, Commit):
             self.latest_post_at = max(self.latest_post_at or row.created_at, row.created_at)
 
-    def _apply(self, commit: Commit, *, read_before: bool) -> tuple[str, ...]:
-        """Take one commit; returns the kinds that it counts as."""
+    def _apply(
+        self, commit: Commit, worth: Worth, entity: EntityPut | None, *, read_before: bool
+    ) -> tuple[str, ...] | None:
+        """Take one commit; returns the kinds that it counts as, None when its author may not do this."""
+        if worth is Worth.PROVISIONAL:
+            self.unresolved.add(owner_of_commit(commit))
         if commit.kind is Kind.RECORD:
-            self.netting.put(commit, read_before=read_before)
+            self.netting.put(commit, read_before=read_before, worth=worth)
             return self._kinds_of(commit)
         if commit.kind is Kind.DELETE:
-            self.netting.delete(commit, read_before=read_before)
-            return ("delete",)
+            taken = self.netting.delete(commit, read_before=read_before, worth=worth)
+            return ("delete",) if taken else None
         if commit.kind is Kind.ENTITY:
-            self._entity(commit)
+            self._entity(commit, entity)
             return ("ignored",)
         if commit.schema in self.schemas.acks:
-            self._ack(commit)
+            self._ack(commit, worth)
             return ("ack",)
         return ("ignored",)
+
+    def _reject(self, commit: Commit, refusal: Refusal, *, read_before: bool) -> None:
+        """Count and bury what trust refuses; what may yet turn out to be right is noted."""
+        if refusal is not Refusal.UNKNOWN_DOCUMENT:
+            self.dead_letters.append(dead_letter(commit, self._counted_as(commit), refusal))
+            if is_ccid(owner := owner_of_commit(commit)) and commit.kind is not Kind.ENTITY:
+                self.set_aside.add(owner)
+        if read_before:
+            return
+        self.commits += 1
+        if refusal is Refusal.UNKNOWN_DOCUMENT:
+            self.kinds["ignored"] += 1
+        else:
+            self.rejected[refusal.value] += 1
+
+    def wait(self, commit: Commit, awaited: Awaited) -> None:
+        """The commit is to be judged again, whatever it is worth now."""
+        digest = hashlib.sha256(commit.signed.encode()).digest()
+        self.waiting.append(Waiting(digest, awaited.uri, awaited.is_enactment, commit.signed))
+
+    def _counted_as(self, commit: Commit) -> MalformedKind:
+        if commit.kind is Kind.DELETE:
+            return MalformedKind.DELETE
+        if commit.kind is Kind.ENTITY:
+            return MalformedKind.COMMIT
+        if commit.kind is not Kind.RECORD:
+            return MalformedKind.ACK
+        return self.schemas.malformed_kinds.get(commit.schema, MalformedKind.COMMIT)
 
     def _kinds_of(self, commit: Commit) -> tuple[str, ...]:
         assert commit.key is not None
@@ -188,18 +275,31 @@ class _Page:
             self.commits += 1
             self.malformed[letter.kind] += 1
 
-    def _ack(self, commit: Commit) -> None:
-        """The page's newest say of a pair stands; the first of equal ones, for equal times change nothing."""
+    def _ack(self, commit: Commit, worth: Worth) -> None:
+        """The page's newest say of a pair stands; the first of equal ones, for equal times change nothing.
+
+        What is provisional gives way to what is not.
+        """
         assert commit.associate is not None
         pair = (commit.author, commit.associate.owner, commit.schema)
+        provisional = worth is Worth.PROVISIONAL
         known = self.acks.get(pair)
-        if known is None or commit.created_at > known.created_at:
+        if known is not None and provisional and not known.provisional:
+            return
+        if known is None or commit.created_at > known.created_at or (known.provisional and not provisional):
             valid = commit.kind in (Kind.ACK, Kind.ACKED)
-            self.acks[pair] = AckTransition(*pair, valid, commit.created_at, commit.cdid)
+            self.acks[pair] = AckTransition(*pair, valid, commit.created_at, commit.cdid, provisional)
 
-    def _entity(self, commit: Commit) -> None:
+    def _entity(self, commit: Commit, judged: EntityPut | None) -> None:
+        """The newest of a person stands; where rows are judged, that was decided there."""
         known = self.entities.get(commit.author)
-        if known is None or (commit.created_at, commit.cdid) > (known.created_at, known.cdid):
+        if judged is not None:
+            self.entities[commit.author] = judged
+            if judged.standing is not EntityStanding.CLAIMED:
+                self.netting.settle_home(commit.author, judged.domain, (commit.created_at, commit.cdid))
+        elif not self.is_judged and (
+            known is None or (commit.created_at, commit.cdid) > (known.created_at, known.cdid)
+        ):
             assert commit.domain is not None
             self.entities[commit.author] = EntityPut(
                 commit.author, commit.domain, commit.created_at, commit.cdid, commit.signed
@@ -225,11 +325,14 @@ class _Page:
             entities=list(self.entities.values()),
             dead_letters=self.dead_letters,
             marks=netting.marks(self.schemas.indexed),
-            tally=Tally(self.commits, self.kinds, self.malformed, self.latest_post_at),
+            unresolved=self.unresolved,
+            set_aside=self.set_aside | netting.set_aside,
+            waiting=self.waiting,
+            tally=Tally(self.commits, self.kinds, self.malformed, self.latest_post_at, self.rejected),
         )
 
 
-def dead_letter(commit: Commit, kind: MalformedKind, reason: Reason) -> DeadLetter:
+def dead_letter(commit: Commit, kind: MalformedKind, reason: Reason | Refusal) -> DeadLetter:
     """The dead letter of a commit that is well-formed and can not be used all the same."""
     return DeadLetter(
         hashlib.sha256(commit.signed.encode()).digest(),

@@ -4,43 +4,64 @@ Ordering: owners' locks, then the stored state, then the plan, then its effects 
 at any point leaves the page whole or not at all. Should PostgreSQL refuse a page for what one row holds,
 the page is applied row by row within one transaction: the row that it refuses goes to the dead letters,
 the rest stays.
+
+With `trust`, rows are judged before they are planned, in the same transaction; what follows from a person's
+home becoming known is applied first.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from indexer.concrnt.documents import Commit, MalformedKind, Reason
-from indexer.mirror.changes import Changes, Tally
-from indexer.mirror.context import load_context, lock_owners
+from indexer.concrnt.documents import Commit, MalformedKind, Reason, parse_commit
+from indexer.mirror.changes import Changes, EntityStanding, Tally
+from indexer.mirror.context import Needs, load_context, lock_owners
 from indexer.mirror.database import REFUSED, describe
 from indexer.mirror.pages import apply_changes, keep_dead_letters
 from indexer.mirror.servers import advance_cursor, check_lease
+from indexer.mirror.trust import count_rejected, load_facts, no_longer_waiting, settle_owners
 from indexer.replication.plan import dead_letter, needs, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
+    from indexer.mirror.changes import EntityPut
     from indexer.mirror.database import Connection, Database
     from indexer.mirror.servers import CursorAdvance
     from indexer.replication.page import Row
     from indexer.replication.plan import Schemas
-
+    from indexer.replication.trust import Judgement
 log = structlog.get_logger(__name__)
+
+
+class Trust(Protocol):
+    """Judges rows."""
+
+    async def judge(
+        self, connection: Connection, rows: Sequence[Row], source: str, *, now: datetime
+    ) -> Judgement:
+        """What rows of this server are worth. Runs in the page's transaction; asks no other server."""
+        ...
 
 
 class PageWriter:
     """Writes pages of feeds into one mirror."""
 
     def __init__(
-        self, database: Database, *, schemas: Schemas, on_marked: Callable[[], None] = lambda: None
+        self,
+        database: Database,
+        *,
+        schemas: Schemas,
+        trust: Trust | None = None,
+        on_marked: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_marked` is called after a page that left marks in the projection queue."""
+        """Without `trust` everybody is believed. `on_marked` is called after a page that left queue marks."""
         self._database = database
+        self._trust = trust
         self._on_marked = on_marked
         self._schemas = schemas
         self._indexed = sorted(schemas.indexed)
@@ -52,30 +73,94 @@ class PageWriter:
 
         Returns what was done, for counters. Raises `StoreUnavailable`.
         """
+        return await self._write(rows, advance.domain, advance, behind=behind, now=now)
 
+    async def write_again(self, rows: Sequence[Row], source: str, *, now: datetime) -> Changes:
+        """Apply rows that were read before, when they were worth something else; no cursor moves.
+
+        Raises `StoreUnavailable`.
+        """
+        return await self._write(rows, source, None, behind=len(rows), now=now)
+
+    async def settle(self, entity: EntityPut, source: str, *, now: datetime) -> Mapping[str, int]:
+        """Store where a person lives, as found out, and what follows; returns what was withdrawn, by server.
+
+        Raises `StoreUnavailable`.
+        """
+
+        async def work(connection: Connection) -> Mapping[str, int]:
+            await lock_owners(connection, Needs(settled_owners={entity.ccid}))
+            await apply_changes(
+                connection, Changes(source, entities=[entity]), indexed_schemas=self._indexed, now=now
+            )
+            facts = await load_facts(connection, source, [entity.ccid], csid=False)
+            home = facts.homes[entity.ccid]
+            if home.standing is EntityStanding.CLAIMED:
+                return {}
+            homes = {entity.ccid: home.domain}
+            return await settle_owners(connection, homes, indexed_schemas=self._indexed, now=now)
+
+        withdrawn = await self._database.transaction("settle_owner", work)
+        self._on_marked()
+        return withdrawn
+
+    async def judge_again(self, *, limit: int, asked_for: Collection[str], now: datetime) -> int:
+        """Judge again the commits whose documents have come or were `asked_for`; how many there were.
+
+        Raises `StoreUnavailable`.
+        """
+
+        async def work(connection: Connection) -> int:
+            taken = await no_longer_waiting(connection, limit=limit, asked_for=asked_for)
+            for source in sorted({domain for domain, _ in taken}):
+                texts = [text for domain, text in taken if domain == source]
+                rows = [parse_commit(text, now=now, indexed=self._schemas.malformed_kinds) for text in texts]
+                await lock_owners(connection, needs(rows))
+                changes = await self._apply(connection, rows, source, behind=len(rows), now=now)
+                if changes.dead_letters:
+                    await count_rejected(connection, source, len(changes.dead_letters))
+            return len(taken)
+
+        count = await self._database.transaction("judge_again", work)
+        if count:
+            self._on_marked()
+        return count
+
+    async def _write(
+        self,
+        rows: Sequence[Row],
+        source: str,
+        advance: CursorAdvance | None,
+        *,
+        behind: int,
+        now: datetime,
+    ) -> Changes:
         async def work(connection: Connection) -> Changes:
-            await check_lease(connection, advance.lease)
+            if advance is not None:
+                await check_lease(connection, advance.lease)
             await lock_owners(connection, needs(rows))
-            changes = await self._apply(connection, rows, advance.domain, behind=behind, now=now)
-            await self._advance(connection, advance, changes.tally)
+            changes = await self._apply(connection, rows, source, behind=behind, now=now)
+            if advance is not None:
+                await self._advance(connection, advance, changes.tally)
             return changes
 
         async def work_row_by_row(connection: Connection) -> Changes:
-            await check_lease(connection, advance.lease)
+            if advance is not None:
+                await check_lease(connection, advance.lease)
             await lock_owners(connection, needs(rows))
             tally = Tally()
             for position, row in enumerate(rows):
-                done = await self._apply_row(
-                    connection, row, advance.domain, read_before=position < behind, now=now
+                tally += await self._apply_row(
+                    connection, row, source, read_before=position < behind, now=now
                 )
-                tally += done
-            await self._advance(connection, advance, tally)
-            return Changes(source=advance.domain, tally=tally)
+            if advance is not None:
+                await self._advance(connection, advance, tally)
+            return Changes(source=source, tally=tally)
 
         try:
             changes = await self._database.transaction("apply_page", work, durable=False)
         except REFUSED as error:
-            log.warning("a page is applied row by row", server=advance.domain, why=describe(error))
+            log.warning("a page is applied row by row", server=source, why=describe(error))
             changes = await self._database.transaction("apply_rows", work_row_by_row, durable=False)
         self._on_marked()
         return changes
@@ -83,8 +168,17 @@ class PageWriter:
     async def _apply(
         self, connection: Connection, rows: Sequence[Row], source: str, *, behind: int, now: datetime
     ) -> Changes:
-        context = await load_context(connection, needs(rows))
-        changes = plan(rows, context, source=source, behind=behind, schemas=self._schemas)
+        judgement = None
+        homes_at_least = EntityStanding.CLAIMED
+        if self._trust is not None:
+            judgement = await self._trust.judge(connection, rows, source, now=now)
+            homes_at_least = EntityStanding.ANSWERED
+            if judgement.settled:
+                await settle_owners(connection, judgement.settled, indexed_schemas=self._indexed, now=now)
+        context = await load_context(connection, needs(rows), homes_at_least=homes_at_least)
+        changes = plan(
+            rows, context, source=source, behind=behind, schemas=self._schemas, judgement=judgement
+        )
         await apply_changes(connection, changes, indexed_schemas=self._indexed, now=now)
         return changes
 
@@ -111,5 +205,6 @@ class PageWriter:
                 latest_post_at=tally.latest_post_at,
                 commits=tally.commits,
                 malformed=sum(tally.malformed.values()),
+                rejected=sum(tally.rejected.values()),
             ),
         )

@@ -214,6 +214,7 @@ async def test_hot_statements_read_by_index(database_url: str) -> None:
             sweep = await _plan(
                 connection, pages["sweep_range"],
                 "cckv://o/42/", "cckv://o/420", "cckv://o/42", False, keys, "s", True, NOW, "c", indexed, NOW,
+                False, None,
             )  # fmt: skip
             assert any("records_pkey" in node and "key >=" in node and "key <" in node for node in sweep)
             assert any("records_href" in node and "href >=" in node for node in sweep)

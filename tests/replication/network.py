@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from indexer.concrnt.client import PeerClient
 from indexer.mirror.statistics import ServerReport, server_reports
+from indexer.mirror.trust import OpenQuestions
 from indexer.replication.discovery import Discovery, DiscoverySettings
 from indexer.replication.feeds import Feeds
 from indexer.replication.follower import Follower, FollowerSettings
+from indexer.replication.proving import FetchedDocuments
+from indexer.replication.residents import Residents
 from indexer.replication.schedule import Schedule, ScheduleSettings
+from indexer.replication.trust import TrustMode
 from indexer.simulation.scripted import SEED, scripted_network
 from tests.replication.stage import SCHEMAS, Mirror, open_mirror
 
@@ -48,6 +52,7 @@ class Counts:
     requests: list[tuple[str, str]] = field(default_factory=list)
     kinds: dict[str, int] = field(default_factory=dict)
     malformed: dict[str, int] = field(default_factory=dict)
+    rejected: dict[str, int] = field(default_factory=dict)
     pages: int = 0
     not_whole: int = 0
     discoveries: list[str] = field(default_factory=list)
@@ -58,9 +63,13 @@ class Counts:
         for total, more in (
             (self.kinds, changes.tally.kinds),
             (self.malformed, changes.tally.malformed),
+            (self.rejected, changes.tally.rejected),
         ):
             for kind, number in more.items():
                 total[kind] = total.get(kind, 0) + number
+
+    def withdrawn(self, server: str, number: int) -> None:  # noqa: ARG002
+        self.rejected["withdrawn"] = self.rejected.get("withdrawn", 0) + number
 
     def request(self, server: str, result: str) -> None:
         self.requests.append((server, result))
@@ -88,6 +97,7 @@ class Stage:
     counts: Counts
     discovery: Discovery
     schedule: Schedule
+    residents: Residents
 
     def __getitem__(self, domain: str) -> SimulatedServer:
         return self.network[domain]
@@ -126,11 +136,11 @@ async def stage(
     max_pages: int = 1000,
     layer: str = LAYER,
     max_servers: int = 20_000,
+    trust: TrustMode = TrustMode.OFF,
 ) -> AsyncIterator[Stage]:
     """A network of scripted servers (seed, alpha, beta, gamma by default) and a follower on it."""
     clock, counts = Clock(), Counts()
     async with (
-        open_mirror(dsn) as mirror,
         scripted_network(*servers) as network,
         PeerClient(
             user_agent="test",
@@ -139,6 +149,7 @@ async def stage(
             host_overrides=network.host_overrides,
             clock=clock,
         ) as peers,
+        open_mirror(dsn, trust) as mirror,
     ):
         feeds = Feeds(peers)
         follower = Follower(
@@ -171,4 +182,15 @@ async def stage(
             clock=clock,
             discover=discovery.add,
         )
-        yield Stage(network, mirror, clock, counts, discovery, schedule)
+        residents = Residents(
+            feeds,
+            mirror.servers,
+            OpenQuestions(mirror.database),
+            mirror.writer,
+            mirror.judge.prover.fetched if mirror.judge is not None else FetchedDocuments(),
+            seed=SEED,
+            schemas=SCHEMAS,
+            metrics=counts,
+            clock=clock,
+        )
+        yield Stage(network, mirror, clock, counts, discovery, schedule, residents)

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from indexer.mirror.database import Database
 from indexer.mirror.migrate import migrate
 from indexer.mirror.servers import CursorAdvance, Servers
+from indexer.replication.judge import Judge
 from indexer.replication.page import read_rows
 from indexer.replication.plan import Schemas
+from indexer.replication.trust import TrustMode
 from indexer.replication.writer import PageWriter
 from indexer.simulation import schemas as wire
 
@@ -37,11 +39,13 @@ class Mirror:
     database: Database
     servers: Servers
     writer: PageWriter
+    judge: Judge | None = None
 
     async def clear(self) -> None:
         """Empty every table."""
         await self.database.execute(
             "truncate mirror.records, mirror.retired, mirror.tombstones, mirror.acks, mirror.entities,"
+            " mirror.provisional_acks, mirror.unresolved, mirror.set_aside, mirror.waiting,"
             " mirror.dead_letters, mirror.projection_queue, mirror.cursors, mirror.servers restart identity"
         )
 
@@ -91,11 +95,16 @@ class Mirror:
 
 
 @asynccontextmanager
-async def open_mirror(dsn: str) -> AsyncIterator[Mirror]:
-    """A migrated mirror in a fresh database."""
+async def open_mirror(dsn: str, trust: TrustMode = TrustMode.OFF) -> AsyncIterator[Mirror]:
+    """A migrated mirror in a fresh database, where everybody is believed unless `trust` says otherwise."""
     database = await Database.connect(dsn, size=4)
+    judge = None
     try:
         await migrate(database)
-        yield Mirror(database, Servers(database), PageWriter(database, schemas=SCHEMAS))
+        if trust is not TrustMode.OFF:
+            judge = Judge(trust, follows=SCHEMAS.acks)
+        yield Mirror(database, Servers(database), PageWriter(database, schemas=SCHEMAS, trust=judge), judge)
     finally:
+        if judge is not None:
+            judge.close()
         await database.close()

@@ -10,7 +10,7 @@ from unnest($1::bigint[], $2::boolean[]) as locks (number, exclusive)
 
 -- name: heads_by_key
 -- The documents that stand under these keys, held until the end of the transaction.
-select key, owner, schema, href, source, cdid, created_at, first_created_at
+select key, owner, author, schema, href, source, cdid, created_at, first_created_at, provisional
 from mirror.records
 where key = any($1::text[])
 order by key
@@ -18,7 +18,8 @@ for update
 
 -- name: heads_by_document
 -- The records that hold these documents, by owner and CDID.
-select r.key, r.owner, r.schema, r.href, r.source, r.cdid, r.created_at, r.first_created_at
+select
+  r.key, r.owner, r.author, r.schema, r.href, r.source, r.cdid, r.created_at, r.first_created_at, r.provisional
 from unnest($1::text[], $2::text[]) as asked (owner, cdid)
 join mirror.records r on r.cdid = asked.cdid and r.owner = asked.owner
 order by r.key
@@ -33,10 +34,12 @@ from mirror.retired r
 where r.cdid = any($1::text[])
 
 -- name: known_deletes
--- Which of these deletes have been applied before.
-select distinct cdid
+-- Which of these deletes have been applied before; in full where none of them was provisional or limited to an
+-- author.
+select cdid, bool_or(provisional or only_author) as in_part
 from mirror.tombstones
 where cdid = any($1::text[])
+group by cdid
 
 -- name: owners_with_deletes
 -- Which of these owners have had anything deleted.
@@ -44,14 +47,16 @@ select owner from unnest($1::text[]) as asked (owner)
 where exists (select from mirror.tombstones t where t.owner = asked.owner)
 
 -- name: covering_tombstones
--- The newest delete of each source on each of these targets.
-select distinct on (target, scope, source) target, scope, created_at, cdid, author, source
+-- The newest delete of each source on each of these targets, and of each author of those that are limited to one.
+select distinct on (target, scope, source, provisional, limited_to)
+  target, scope, created_at, cdid, author, source, provisional, only_author,
+  case when only_author then author end as limited_to
 from mirror.tombstones
 where target = any($1::text[])
-order by target, scope, source, created_at desc, cdid desc
+order by target, scope, source, provisional, limited_to, created_at desc, cdid desc
 
 -- name: homes
--- Which server these people live on.
+-- Which server these people live on; $2 how sure that has to be.
 select ccid, domain, created_at, cdid
 from mirror.entities
-where ccid = any($1::text[])
+where ccid = any($1::text[]) and standing >= $2

@@ -3,14 +3,17 @@
 -- name: sweep_range
 -- Remove what stands in a range ($1 <= key < $2; the target $3 itself only when $4), and the references to it.
 -- $5 keys of the page (left alone), $6 source, $7 in log order, $8 createdAt and $9 CDID of the delete,
--- $10 indexed schemas, $11 now.
+-- $10 indexed schemas, $11 now; $12 provisional: only what is as provisional and of the same source, and no memory
+-- of it is kept; $13 only this author's, null: anybody's.
 with removed as (
   delete from mirror.records r
   where r.key >= $1 and r.key < $2
     and (r.key >= $3 || '/' or ($4 and r.key = $3))
     and r.key <> all($5::text[])
     and (($7 and r.source = $6) or (r.created_at, r.cdid) <= ($8, $9))
-  returning r.key, r.cdid, r.schema, r.owner
+    and (not $12 or (r.provisional and r.source = $6))
+    and ($13::text is null or r.author = $13)
+  returning r.key, r.cdid, r.schema, r.owner, r.provisional
 ), referring_keys as (
   select r.key, r.href from mirror.records r
   where r.href >= $1 and r.href < $2 and (r.href >= $3 || '/' or ($4 and r.href = $3))
@@ -28,14 +31,16 @@ with removed as (
     and r.href = any(array(select href from referring_keys))
     and r.key <> all($5::text[])
     and (($7 and r.source = $6) or (r.created_at, r.cdid) <= ($8, $9))
-  returning r.key, r.cdid, r.schema
+    and (not $12 or r.source = $6)
+    and ($13::text is null or r.author = $13)
+  returning r.key, r.cdid, r.schema, r.provisional
 ), gone as (
-  select key, cdid, schema from removed
+  select key, cdid, schema, provisional from removed
   union
-  select key, cdid, schema from referring
+  select key, cdid, schema, provisional from referring
 ), kept as (
   insert into mirror.retired (key, cdid, deleted_at, deleted_by)
-  select key, cdid, $8, $9 from gone order by cdid, key
+  select key, cdid, $8, $9 from gone where not $12 order by cdid, key
   on conflict do nothing
 ), marked as (
   insert into mirror.projection_queue (key, marked_at, former_schemas)
@@ -50,18 +55,21 @@ select count(*) from gone
 
 -- name: sweep_references
 -- Remove the references to these hrefs. $1 hrefs, $2 in log order, $3 createdAt and $4 CDID of each one's
--- delete, $5 keys of the page (left alone), $6 source, $7 indexed schemas, $8 now.
+-- delete, $5 keys of the page (left alone), $6 source, $7 indexed schemas, $8 now, $9 provisional and $10 only this
+-- author's of each one's delete, as in sweep_range.
 with gone as (
   delete from mirror.records r
-  using unnest($1::text[], $2::boolean[], $3::timestamptz[], $4::text[])
-    as d (href, in_log_order, created_at, cdid)
+  using unnest($1::text[], $2::boolean[], $3::timestamptz[], $4::text[], $9::boolean[], $10::text[])
+    as d (href, in_log_order, created_at, cdid, provisional, only_author)
   where r.href = d.href
     and r.key <> all($5::text[])
     and ((d.in_log_order and r.source = $6) or (r.created_at, r.cdid) <= (d.created_at, d.cdid))
-  returning r.key, r.cdid, r.schema, d.created_at as deleted_at, d.cdid as deleted_by
+    and (not d.provisional or r.source = $6)
+    and (d.only_author is null or r.author = d.only_author)
+  returning r.key, r.cdid, r.schema, d.created_at as deleted_at, d.cdid as deleted_by, d.provisional
 ), kept as (
   insert into mirror.retired (key, cdid, deleted_at, deleted_by)
-  select key, cdid, deleted_at, deleted_by from gone order by cdid, key
+  select key, cdid, deleted_at, deleted_by from gone where not provisional order by cdid, key
   on conflict do nothing
 ), marked as (
   insert into mirror.projection_queue (key, marked_at, former_schemas)
@@ -81,24 +89,27 @@ delete from mirror.records where key = any($1::text[])
 -- name: put_records
 -- Put documents under their keys; planning has decided that they win. The condition settles the one case that
 -- planning can not see: another server's follower that puts the same new key at the same time. $12 are the keys
--- that planning knew.
+-- that planning knew, $13 says which documents are provisional.
 insert into mirror.records as r
-  (key, owner, author, schema, parent, href, source, cdid, created_at, first_created_at, signed)
+  (key, owner, author, schema, parent, href, source, cdid, created_at, first_created_at, signed, provisional)
 select * from unnest(
   $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
-  $9::timestamptz[], $10::timestamptz[], $11::text[]
+  $9::timestamptz[], $10::timestamptz[], $11::text[], $13::boolean[]
 )
 on conflict (key) do update set
   owner = excluded.owner, author = excluded.author, schema = excluded.schema, parent = excluded.parent,
   href = excluded.href, source = excluded.source, cdid = excluded.cdid, created_at = excluded.created_at,
   first_created_at = case
-    when r.key = any($12::text[]) then excluded.first_created_at
+    when r.key = any($12::text[]) or (r.provisional and not excluded.provisional) then excluded.first_created_at
     else least(r.first_created_at, excluded.first_created_at)
   end,
-  signed = excluded.signed
+  signed = excluded.signed, provisional = excluded.provisional
 where r.key = any($12::text[])
-  or r.source = excluded.source
-  or (r.created_at, r.cdid) <= (excluded.created_at, excluded.cdid)
+  or (r.provisional and not excluded.provisional)
+  or (
+    r.provisional = excluded.provisional
+    and (r.source = excluded.source or (r.created_at, r.cdid) <= (excluded.created_at, excluded.cdid))
+  )
 
 -- name: lower_first_created
 -- An older copy, too old to win, tells that the key is older.
@@ -114,31 +125,55 @@ select * from unnest($1::text[], $2::text[], $3::timestamptz[], $4::text[])
 on conflict do nothing
 
 -- name: keep_tombstones
--- Deletes, kept for good.
-insert into mirror.tombstones (owner, target, scope, created_at, cdid, author, source)
-select * from unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::text[], $6::text[], $7::text[])
-on conflict do nothing
+-- Deletes, kept for good. One that was applied in part only is kept as what it is worth now.
+insert into mirror.tombstones as t
+  (owner, target, scope, created_at, cdid, author, source, provisional, only_author)
+select * from unnest(
+  $1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::text[], $6::text[], $7::text[], $8::boolean[],
+  $9::boolean[]
+)
+on conflict (target, scope, created_at, cdid) do update set
+  source = excluded.source, provisional = excluded.provisional, only_author = excluded.only_author
+where (t.provisional, t.only_author) > (excluded.provisional, excluded.only_author)
 
 -- name: put_acks
--- Follow transitions; only a strictly newer one applies (CIP-10).
-insert into mirror.acks as a (acker, ackee, schema, valid, created_at, cdid, source)
+-- Follow transitions; only a strictly newer one applies (CIP-10). A provisional one gives way to any other, and
+-- takes nobody else's place.
+insert into mirror.acks as a (acker, ackee, schema, valid, created_at, cdid, source, provisional)
 select * from unnest(
-  $1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::text[], $7::text[]
+  $1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::text[], $7::text[], $8::boolean[]
 )
 on conflict (acker, ackee, schema) do update set
-  valid = excluded.valid, created_at = excluded.created_at, cdid = excluded.cdid, source = excluded.source
+  valid = excluded.valid, created_at = excluded.created_at, cdid = excluded.cdid, source = excluded.source,
+  provisional = excluded.provisional
+where (a.provisional and not excluded.provisional)
+  or (
+    a.provisional = excluded.provisional
+    and excluded.created_at > a.created_at
+    and (not a.provisional or a.source = excluded.source)
+  )
+
+-- name: keep_provisional_acks
+-- Provisional follow transitions, the newest of each server.
+insert into mirror.provisional_acks as a (acker, ackee, schema, valid, created_at, cdid, source)
+select acker, ackee, schema, valid, created_at, cdid, source from unnest(
+  $1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::text[], $7::text[], $8::boolean[]
+) as t (acker, ackee, schema, valid, created_at, cdid, source, provisional)
+where provisional
+on conflict (acker, ackee, schema, source) do update set
+  valid = excluded.valid, created_at = excluded.created_at, cdid = excluded.cdid
 where excluded.created_at > a.created_at
 
 -- name: put_entities
--- Where people live; the newest document wins.
-insert into mirror.entities as e (ccid, domain, created_at, cdid, source, signed)
+-- Where people live; the surer document wins, of equally sure ones the newest.
+insert into mirror.entities as e (ccid, domain, created_at, cdid, source, signed, standing)
 select * from unnest(
-  $1::text[], $2::text[], $3::timestamptz[], $4::text[], $5::text[], $6::text[]
+  $1::text[], $2::text[], $3::timestamptz[], $4::text[], $5::text[], $6::text[], $7::smallint[]
 )
 on conflict (ccid) do update set
   domain = excluded.domain, created_at = excluded.created_at,
-  cdid = excluded.cdid, source = excluded.source, signed = excluded.signed
-where (excluded.created_at, excluded.cdid) > (e.created_at, e.cdid)
+  cdid = excluded.cdid, source = excluded.source, signed = excluded.signed, standing = excluded.standing
+where (excluded.standing, excluded.created_at, excluded.cdid) > (e.standing, e.created_at, e.cdid)
 
 -- name: keep_dead_letters
 -- Commits that could not be used, once each.

@@ -147,7 +147,8 @@ where domain = $1
 
 -- name: count_commits
 -- What the rows of a page were.
-update mirror.servers set commits = commits + $2, malformed = malformed + $3 where domain = $1
+update mirror.servers set commits = commits + $2, malformed = malformed + $3, rejected = rejected + $4
+where domain = $1
 
 -- name: finish_drained
 -- The feed was read to its end.

@@ -1,0 +1,170 @@
+"""Who may say what, as the mirror knows it: where people live, what is provisional, what is still open.
+
+Everything that concerns a page runs in the page's transaction, under its owners' locks (`lock_owners`: a page
+that may settle where somebody lives holds that person's lock exclusively), so that facts stay true until the
+commit. A crash leaves a page's questions with its rows or neither.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from indexer.mirror.changes import EntityStanding
+from indexer.statements import load
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
+
+    from indexer.mirror.changes import Changes
+    from indexer.mirror.database import Connection, Database
+
+_SQL = load("indexer.mirror", "queries/trust.sql")
+SET_ASIDE_PER_SERVER = 10_000
+WAITING_PER_SERVER = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where a person lives, and how sure that is."""
+
+    domain: str
+    standing: EntityStanding
+    created_at: datetime
+    cdid: str
+
+    @property
+    def order(self) -> tuple[int, datetime, str]:
+        """The greater one stands."""
+        return self.standing.value, self.created_at, self.cdid
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What judging a page of `source` has to know. `csid` is the server key that is the source's alone."""
+
+    source: str
+    csid: str | None = None
+    homes: Mapping[str, Home] = field(default_factory=dict)
+
+
+async def load_facts(connection: Connection, source: str, people: Collection[str], *, csid: bool) -> Facts:
+    """Read where these people live, and with `csid` the source's own key."""
+    rows = await connection.fetch(_SQL["homes"], list(people)) if people else []
+    homes = {
+        row["ccid"]: Home(row["domain"], EntityStanding(row["standing"]), row["created_at"], row["cdid"])
+        for row in rows
+    }
+    key = await connection.fetchval(_SQL["own_csid"], source) if csid else None
+    return Facts(source, key, homes)
+
+
+async def load_documents(connection: Connection, uris: Collection[str]) -> dict[str, str]:
+    """The signed documents at these canonical keys and `ccfs` URIs, as JSON text; those that exist."""
+    found: dict[str, str] = {}
+    keys = [uri for uri in uris if uri.startswith("cckv:")]
+    if keys:
+        for row in await connection.fetch(_SQL["documents_by_key"], keys):
+            found[row["key"]] = row["signed"]
+    cdids = {uri.rpartition("/")[2]: uri for uri in uris if uri.startswith("ccfs:")}
+    if cdids:
+        for row in await connection.fetch(_SQL["documents_by_cdid"], list(cdids)):
+            found[cdids[row["cdid"]]] = row["signed"]
+    return found
+
+
+async def settle_owners(
+    connection: Connection, homes: Mapping[str, str], *, indexed_schemas: Sequence[str], now: datetime
+) -> Mapping[str, int]:
+    """It is known now where these people live (owner → domain). Their locks are held exclusively.
+
+    What their own servers said is provisional no more; what others said without a proof is withdrawn; what
+    was set aside of their own servers is due to be read again. Returns how much was withdrawn, by server.
+    """
+    owners, domains = list(homes), list(homes.values())
+    withdrawn: Counter[str] = Counter()
+    for name, more in (
+        ("settle_records", (indexed_schemas, now)),
+        ("settle_acks", ()),
+        ("settle_tombstones", ()),
+    ):
+        for row in await connection.fetch(_SQL[name], owners, domains, *more):
+            withdrawn[row["source"]] += row["count"]
+    await connection.execute(_SQL["confirm_acks"], owners, domains)
+    await connection.execute(_SQL["settle_questions"], owners, domains, now)
+    if withdrawn:
+        await connection.execute(_SQL["count_withdrawn"], list(withdrawn), list(withdrawn.values()))
+    return withdrawn
+
+
+async def keep_open_questions(connection: Connection, changes: Changes, *, now: datetime) -> None:
+    """Keep who is to be looked up, what was set aside, and which commits wait, each bounded per server."""
+    source = changes.source
+    if changes.unresolved:
+        await connection.execute(_SQL["ask_about"], sorted(changes.unresolved), source, now)
+    if changes.set_aside:
+        await connection.execute(_SQL["set_aside"], sorted(changes.set_aside), source, now)
+        await connection.execute(_SQL["trim_set_aside"], source, SET_ASIDE_PER_SERVER)
+    if changes.waiting:
+        waiting = sorted(changes.waiting, key=lambda one: one.digest)
+        names = ("digest", "href", "is_enactment", "commit")
+        columns = [[getattr(one, name) for one in waiting] for name in names]
+        await connection.execute(_SQL["keep_waiting"], source, *columns, now)
+        await connection.execute(_SQL["trim_waiting"], source, WAITING_PER_SERVER)
+
+
+class OpenQuestions:
+    """What is still to be found out, for the loop that does it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def owners_to_ask(
+        self, *, now: datetime, per_feed: int, limit: int, exhausted: Collection[str]
+    ) -> list[tuple[str, str]]:
+        """(owner, feed that brought them) of people whose time has come, without `exhausted` feeds."""
+        rows = await self._database.fetch(_SQL["owners_to_ask"], now, per_feed, limit, list(exhausted))
+        return [(row["owner"], row["domain"]) for row in rows]
+
+    async def ask_again(self, owner: str, *, at: datetime) -> None:
+        """Nothing was learnt; ask again then."""
+        await self._database.execute(_SQL["ask_again_at"], owner, at)
+
+    async def due_again(self, *, now: datetime, limit: int) -> list[tuple[str, str]]:
+        """(owner, server) whose log is due to be read again for this owner."""
+        rows = await self._database.fetch(_SQL["due_again"], now, limit)
+        return [(row["owner"], row["domain"]) for row in rows]
+
+    async def put_off(self, owner: str, domain: str, *, until: datetime) -> None:
+        """The server did not answer."""
+        await self._database.execute(_SQL["put_off"], owner, domain, until)
+
+    async def was_read_again(self, owner: str, domain: str) -> None:
+        """It was, to its end."""
+        await self._database.execute(_SQL["was_read_again"], owner, domain)
+
+    async def enactments_to_fetch(
+        self, *, per_feed: int, limit: int, exhausted: Collection[str]
+    ) -> list[tuple[str, str, str]]:
+        """(key, feed that brought commits leaning on it, where its owner lives)."""
+        rows = await self._database.fetch(_SQL["enactments_to_fetch"], per_feed, limit, list(exhausted))
+        return [(row["href"], row["domain"], row["home"]) for row in rows]
+
+    async def forget_waiting(self, *, before: datetime) -> None:
+        """Give up commits that have waited too long."""
+        await self._database.execute(_SQL["forget_waiting"], before)
+
+
+async def no_longer_waiting(
+    connection: Connection, *, limit: int, asked_for: Collection[str]
+) -> list[tuple[str, str]]:
+    """Take commits whose document has come or was `asked_for`: (server, signed text)."""
+    rows = await connection.fetch(_SQL["no_longer_waiting"], limit, list(asked_for))
+    return [(row["domain"], row["commit"]) for row in rows]
+
+
+async def count_rejected(connection: Connection, domain: str, number: int) -> None:
+    """Count commits that were rejected later than their page."""
+    await connection.execute(_SQL["count_withdrawn"], [domain], [number])

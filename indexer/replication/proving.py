@@ -1,0 +1,182 @@
+"""Checking the proofs of a page's commits: where the documents come from, and where the work is done.
+
+A proof may lean on other documents: a subkey on its enactment, a reference on its post. They are taken from
+the mirror, from the page itself, and from what was fetched lately (`FetchedDocuments`), never from the
+network. Where one is not here and may yet come, the proof is told to await it.
+
+Recovering keys costs some 70 µs each. A few are done in place; more go to a small pool of threads, so that
+the event loop is never held up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from indexer.concrnt.documents import Commit, Kind
+from indexer.concrnt.proofs import (
+    BY_REFERENCE,
+    MAX_CHAIN,
+    REVOKED_SUBKEY_SCHEMA,
+    ProofFault,
+    SignedDocument,
+    check_commit,
+    leans_on,
+    read_signed,
+)
+from indexer.concrnt.uri import compose_document
+from indexer.mirror.trust import load_documents
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from indexer.concrnt.rows import Proof
+    from indexer.mirror.database import Connection
+    from indexer.replication.page import Row
+
+IN_PLACE = 32
+"""Up to so many proofs are checked in the event loop: some 3 ms."""
+THREADS = 2
+_REMEMBERED = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """The canonical key or `ccfs` URI of a document that a proof leans on and that may yet come."""
+
+    uri: str
+    is_enactment: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Proofs:
+    """What became of proofs, by their rows' positions: the fault (None: it holds), and what they await."""
+
+    faults: Mapping[int, ProofFault | None] = field(default_factory=dict)
+    awaited: Mapping[int, Awaited] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class FetchedDocuments:
+    """Documents that were fetched from where they live, and those that are not there (None); for a while."""
+
+    _kept: OrderedDict[str, tuple[datetime, SignedDocument | None]] = field(default_factory=OrderedDict)
+
+    def remember(self, uri: str, document: SignedDocument | None, *, until: datetime) -> None:
+        """Keep what was found, or None for absent."""
+        self._kept[uri] = (until, document)
+        self._kept.move_to_end(uri)
+        while len(self._kept) > _REMEMBERED:
+            self._kept.popitem(last=False)
+
+    def knows(self, uri: str, *, now: datetime) -> bool:
+        """Whether it was asked for lately."""
+        kept = self._kept.get(uri)
+        return kept is not None and kept[0] > now
+
+    def get(self, uri: str, *, now: datetime) -> SignedDocument | None:
+        """What was found lately."""
+        kept = self._kept.get(uri)
+        return kept[1] if kept is not None and kept[0] > now else None
+
+
+class Prover:
+    """Checks proofs; owns the pool of threads and what was fetched."""
+
+    def __init__(self) -> None:
+        self.fetched = FetchedDocuments()
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="proofs")
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def prove(
+        self, connection: Connection, rows: Sequence[Row], positions: Sequence[int], *, now: datetime
+    ) -> Proofs:
+        """Check the proofs of the commits at these positions."""
+        commits = {position: row for position in positions if isinstance(row := rows[position], Commit)}
+        if not commits:
+            return Proofs()
+        documents = await self._documents(connection, rows, list(commits.values()), now=now)
+        checked = await self.check(list(commits.values()), documents)
+        faults = dict(zip(commits, checked, strict=True))
+        awaited = {
+            position: missing
+            for position, fault in faults.items()
+            if fault is ProofFault.UNRESOLVED
+            and (missing := self._missing(commits[position].proof, documents, now)) is not None
+        }
+        return Proofs(faults, awaited)
+
+    async def check(
+        self, commits: Sequence[Commit], documents: Mapping[str, SignedDocument]
+    ) -> list[ProofFault | None]:
+        """Check commits by the documents given, in the pool when they are many."""
+        if len(commits) <= IN_PLACE:
+            return _check_all(commits, documents)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, _check_all, commits, documents)
+
+    async def _documents(
+        self, connection: Connection, rows: Sequence[Row], commits: Sequence[Commit], *, now: datetime
+    ) -> dict[str, SignedDocument]:
+        """The documents that these proofs lean on, and those that these lean on in turn."""
+        wanted = {uri for commit in commits if (uri := leans_on(commit.proof))}
+        found: dict[str, SignedDocument] = {}
+        own = _documents_of(rows) if wanted else {}
+        for _ in range(MAX_CHAIN):
+            if not wanted:
+                break
+            stored = await load_documents(connection, wanted)
+            following: set[str] = set()
+            for uri in wanted:
+                text = stored.get(uri)
+                held = read_signed(text) if text is not None else None
+                document = _chosen(held, own.get(uri), self.fetched.get(uri, now=now))
+                if document is not None:
+                    found[uri] = document
+                    if (further := leans_on(document.proof)) is not None and further not in found:
+                        following.add(further)
+            wanted = following
+        return found
+
+    def _missing(
+        self, proof: Proof | None, documents: Mapping[str, SignedDocument], now: datetime
+    ) -> Awaited | None:
+        """The document at which the chain of a proof breaks off; None when it was asked for in vain."""
+        for _ in range(MAX_CHAIN):
+            uri = leans_on(proof)
+            if proof is None or uri is None:
+                return None
+            document = documents.get(uri)
+            if document is None:
+                awaited = Awaited(uri, is_enactment=proof.type != BY_REFERENCE)
+                return None if self.fetched.knows(uri, now=now) else awaited
+            proof = document.proof
+        return None
+
+
+def _check_all(commits: Sequence[Commit], documents: Mapping[str, SignedDocument]) -> list[ProofFault | None]:
+    return [check_commit(commit, documents.get) for commit in commits]
+
+
+def _chosen(*candidates: SignedDocument | None) -> SignedDocument | None:
+    """The mirror's document before the page's and a fetched one; a revocation before what it revokes."""
+    present = [candidate for candidate in candidates if candidate is not None]
+    revocations = [one for one in present if REVOKED_SUBKEY_SCHEMA in one.document]
+    return next(iter([*revocations, *present]), None)
+
+
+def _documents_of(rows: Sequence[Row]) -> dict[str, SignedDocument]:
+    """The page's own records, by key and by document; of several under one key the last."""
+    documents: dict[str, SignedDocument] = {}
+    for row in rows:
+        if isinstance(row, Commit) and row.kind is Kind.RECORD and row.key is not None:
+            document = SignedDocument(row.document, row.proof)
+            documents[row.key.key] = document
+            documents[compose_document(row.key.owner, row.cdid)] = document
+    return documents

@@ -1,0 +1,309 @@
+"""Who may say what (behaviour.md, section 4): the one place where the modes are. Pure.
+
+A server may say anything in its own feed. Whether a commit counts is decided from *facts* (which people live
+where, which key is the server's) and *proofs* (which signatures hold), both given:
+
+    judging = Judging(rows, facts, mode, follows=ack_schemas)
+    judging.settle(faults of judging.entities_to_prove())
+    judgement = judging.conclude(faults of judging.to_prove(), what they await)
+
+Facts go first: where the server has authority, no signature is looked at in `authority` mode. What comes out
+is one verdict a row, what the page says of where people live, and whose home it settles.
+
+Ordering: an entity document counts from its row on, as if every row were a page of its own. One exception
+makes that so: what was said of a person before the row that first tells where they live is provisional until
+that row settles it, in the same page as across pages.
+
+What was decided where behaviour.md leaves it open (decisions/0020):
+
+* A record that is neither the author's own nor said by a server with authority is rejected, proven or not: a
+  signature says who wrote it, not that they may write there.
+* An unproven entity document gives no authority. Until the seed has answered, whatever any server says of
+  that person stays provisional.
+* A server key that two servers claim gives authority to neither.
+* An entity or follow that is older than what is known is accepted and has no effect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, assert_never
+
+from indexer.concrnt.documents import Commit, Kind
+from indexer.concrnt.identifiers import is_ccid
+from indexer.concrnt.proofs import ProofFault
+from indexer.mirror.changes import EntityPut, EntityStanding
+from indexer.mirror.trust import Facts, Home
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from indexer.replication.page import Row
+    from indexer.replication.proving import Awaited
+
+
+class TrustMode(StrEnum):
+    """How much a server is believed."""
+
+    OFF = "off"
+    AUTHORITY = "authority"
+    STRICT = "strict"
+
+
+class Worth(Enum):
+    """What an accepted commit is worth."""
+
+    FIRM = "firm"
+    PROVISIONAL = "provisional"
+    """Its owner is taken as living where it came from, until that is known."""
+    ONLY_AUTHOR = "only_author"
+    """A proven delete by somebody else than the owner: it takes its author's records."""
+
+
+class Refusal(StrEnum):
+    """Why a commit is rejected: a closed list, for metrics and dead letters."""
+
+    NOT_AUTHORITATIVE = "not_authoritative"
+    """Its server has no say about the owner, and there is no proof."""
+    PROOF_FAILED = "proof_failed"
+    """There is a proof, and it does not hold."""
+    NO_PROOF = "no_proof"
+    """`strict` asks for one."""
+    NOT_OWNER = "not_owner"
+    """The proof holds, and the author may not write or delete there."""
+    UNPROVEN_ENTITY = "unproven_entity"
+    """It claims a person without a proof, who is somebody else's or whom another server claimed first."""
+    UNKNOWN_DOCUMENT = "unknown_document"
+    """The document that its proof leans on is not here yet: judged again when it comes, and not counted."""
+
+
+Verdict = Worth | Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a page's rows are worth, one verdict a row (rows that are no commits are `FIRM`).
+
+    `entities` are what the page tells of where people live; `settled` the people whose home is surely known
+    by it, or another one than before.
+    """
+
+    verdicts: Sequence[Verdict]
+    entities: Mapping[int, EntityPut] = field(default_factory=dict)
+    awaited: Mapping[int, Awaited] = field(default_factory=dict)
+    """Rows that are to be judged again when a document comes."""
+    settled: Mapping[str, str] = field(default_factory=dict)
+
+
+class _Authority(Enum):
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+def owners_in(rows: Sequence[Row]) -> list[str]:
+    """Of whose things each row tells, one for one; "" for rows that are no commits."""
+    return [owner_of_commit(row) if isinstance(row, Commit) else "" for row in rows]
+
+
+def owner_of_commit(commit: Commit) -> str:
+    """Of whose things a commit tells: the key's or target's owner; else its author."""
+    if commit.key is not None:
+        return commit.key.owner
+    if commit.target is not None:
+        return commit.target.owner
+    return commit.author
+
+
+class Judging:
+    """The judging of one page; see the module for the three steps."""
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        owners: Sequence[str],
+        facts: Facts,
+        mode: TrustMode,
+        *,
+        follows: Collection[str],
+    ) -> None:
+        """`owners` are those of `owners_in(rows)`; `follows` the schemas of acks that are kept.
+
+        Other acks are ignored, whatever they are worth.
+        """
+        assert mode is not TrustMode.OFF
+        self._rows = rows
+        self._owners = owners
+        self._steady: dict[str, _Authority] = {}  # of owners of whom the page tells nothing
+        self._facts = facts
+        self._strict = mode is TrustMode.STRICT
+        self._follows = follows
+        self._homes = dict(facts.homes)
+        self._told: dict[str, list[tuple[int, Home]]] = {}  # what the page's rows make of the homes
+        self._entities: dict[int, EntityPut] = {}
+        self._refused: dict[int, Refusal] = {}
+
+    # --- entities
+
+    def entities_to_prove(self) -> list[int]:
+        """The rows that tell where somebody lives and are not known to be proven."""
+        return [
+            position
+            for position, row in enumerate(self._rows)
+            if isinstance(row, Commit) and row.kind is Kind.ENTITY and not self._is_known(row)
+        ]
+
+    def _is_known(self, commit: Commit) -> bool:
+        home = self._facts.homes.get(commit.author)
+        return home is not None and home.standing is EntityStanding.PROVEN and home.cdid == commit.cdid
+
+    def settle(self, faults: Mapping[int, ProofFault | None]) -> None:
+        """Take the entities in the order of their rows."""
+        for position, row in enumerate(self._rows):
+            if isinstance(row, Commit) and row.kind is Kind.ENTITY:
+                self._take_entity(position, row, faults.get(position))
+
+    def _take_entity(self, position: int, commit: Commit, fault: ProofFault | None) -> None:
+        assert commit.domain is not None
+        known = self._homes.get(commit.author)
+        standing = EntityStanding.PROVEN
+        if fault is not None:
+            if self._strict or not self._may_claim(commit.domain, known):
+                self._refused[position] = (
+                    _refusal(fault, strict=True) if self._strict else Refusal.UNPROVEN_ENTITY
+                )
+                return
+            standing = EntityStanding.CLAIMED
+        home = Home(commit.domain, standing, commit.created_at, commit.cdid)
+        if known is not None and home.order <= known.order:
+            return
+        self._homes[commit.author] = home
+        self._told.setdefault(commit.author, []).append((position, home))
+        self._entities[position] = EntityPut(
+            commit.author, commit.domain, commit.created_at, commit.cdid, commit.signed, standing
+        )
+
+    def _may_claim(self, domain: str, known: Home | None) -> bool:
+        """Whether a server may claim a person without a proof: nobody else has, and nothing is sure."""
+        if domain != self._facts.source:
+            return False
+        return known is None or (known.standing is EntityStanding.CLAIMED and known.domain == domain)
+
+    # --- authority
+
+    def _authority(self, position: int, owner: str) -> _Authority:
+        """Whether the server has the say about an owner, as known at this row."""
+        known = self._steady.get(owner)
+        if known is None:
+            known = self._look_up(position, owner)
+            if owner not in self._told:
+                self._steady[owner] = known
+        return known
+
+    def _look_up(self, position: int, owner: str) -> _Authority:
+        source = self._facts.source
+        if owner == source or (self._facts.csid is not None and owner == self._facts.csid):
+            return _Authority.YES
+        if not is_ccid(owner):
+            return _Authority.NO
+        home = self._home_at(position, owner)
+        if home is None:
+            return _Authority.UNKNOWN
+        return _Authority.YES if home.domain == source else _Authority.NO
+
+    def _home_at(self, position: int, owner: str) -> Home | None:
+        """The sure home of a person at a row; before any is known, the first that the page will tell."""
+        home = self._facts.homes.get(owner)
+        sure = home if home is not None and home.standing is not EntityStanding.CLAIMED else None
+        for at, told in self._told.get(owner, ()):
+            if told.standing is EntityStanding.CLAIMED or (at > position and sure is not None):
+                continue
+            sure = told
+        return sure
+
+    # --- everything else
+
+    def to_prove(self) -> list[int]:
+        """The rows, entities aside, whose proof decides."""
+        commits = [(at, row) for at, row in enumerate(self._rows) if isinstance(row, Commit)]
+        if not self._strict:
+            yes = _Authority.YES
+            commits = [(at, row) for at, row in commits if self._authority(at, self._owners[at]) is not yes]
+        return [at for at, row in commits if self._proof_decides(row, self._owners[at])]
+
+    def _proof_decides(self, commit: Commit, owner: str) -> bool:
+        if commit.kind is Kind.ENTITY or self._is_ignored(commit):
+            return False
+        # Of a record that is not its author's own no proof can help.
+        return self._strict or commit.kind is not Kind.RECORD or commit.author == owner
+
+    def _is_ignored(self, commit: Commit) -> bool:
+        """Whether it is an ack of a schema that is not kept."""
+        return commit.associate is not None and commit.schema not in self._follows
+
+    def conclude(
+        self, faults: Mapping[int, ProofFault | None], awaited: Mapping[int, Awaited] | None = None
+    ) -> Judgement:
+        """One verdict for each row, and what the page tells of homes.
+
+        `awaited` are the documents that may yet come, for rows whose proof could not be decided.
+        """
+        awaited = awaited or {}
+        firm, yes = Worth.FIRM, _Authority.YES
+        verdicts: list[Verdict] = []
+        for position, (row, owner) in enumerate(zip(self._rows, self._owners, strict=True)):
+            if not isinstance(row, Commit):
+                verdicts.append(firm)
+            elif row.kind is Kind.ENTITY:
+                verdicts.append(self._refused.get(position, firm))
+            elif not self._strict and self._authority(position, owner) is yes:
+                verdicts.append(firm)
+            else:
+                fault = faults.get(position, ProofFault.NO_PROOF)
+                verdicts.append(self._verdict(position, row, owner, fault, waits=position in awaited))
+        return Judgement(verdicts, self._entities, awaited, self._settled())
+
+    def _settled(self) -> dict[str, str]:
+        settled = {}
+        for owner, told in self._told.items():
+            _, home = told[-1]
+            before = self._facts.homes.get(owner)
+            was_sure = before is not None and before.standing is not EntityStanding.CLAIMED
+            same = was_sure and before is not None and before.domain == home.domain
+            if home.standing is not EntityStanding.CLAIMED and not same:
+                settled[owner] = home.domain
+        return settled
+
+    def _verdict(
+        self, position: int, commit: Commit, owner: str, fault: ProofFault | None, *, waits: bool
+    ) -> Verdict:
+        if self._is_ignored(commit):
+            return Worth.FIRM
+        if self._strict and fault is not None:
+            return Refusal.UNKNOWN_DOCUMENT if waits else _refusal(fault, strict=True)
+        match self._authority(position, owner):
+            case _Authority.YES:
+                return Worth.FIRM
+            case _Authority.NO:
+                return Refusal.UNKNOWN_DOCUMENT if waits else self._foreign(commit, owner, fault)
+            case _Authority.UNKNOWN:
+                accepted = self._foreign(commit, owner, fault)
+                return Worth.PROVISIONAL if isinstance(accepted, Refusal) else accepted
+            case authority:
+                assert_never(authority)
+
+    def _foreign(self, commit: Commit, owner: str, fault: ProofFault | None) -> Verdict:
+        """What a commit is worth by itself, on a server that has no say about the owner."""
+        may_write = commit.author == owner
+        if commit.kind is Kind.RECORD and not may_write:
+            return Refusal.NOT_AUTHORITATIVE if fault is not None else Refusal.NOT_OWNER
+        if fault is not None:
+            return _refusal(fault, strict=False)
+        return Worth.FIRM if may_write else Worth.ONLY_AUTHOR
+
+
+def _refusal(fault: ProofFault, *, strict: bool) -> Refusal:
+    if fault is ProofFault.NO_PROOF:
+        return Refusal.NO_PROOF if strict else Refusal.NOT_AUTHORITATIVE
+    return Refusal.PROOF_FAILED
