@@ -115,6 +115,69 @@ async def keep_open_questions(connection: Connection, changes: Changes, *, now: 
         await connection.execute(_SQL["trim_waiting"], source, WAITING_PER_SERVER)
 
 
+@dataclass(frozen=True, slots=True)
+class StoredEntity:
+    """An entity as it stands, to be judged again."""
+
+    ccid: str
+    source: str
+    cdid: str
+    signed: str
+    standing: EntityStanding
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A record as it stands, to be judged again."""
+
+    key: str
+    owner: str
+    source: str
+    cdid: str
+    signed: str
+
+
+async def entities_after(connection: Connection, ccid: str, *, limit: int) -> list[StoredEntity]:
+    """Entities in the order of people, past one of them."""
+    rows = await connection.fetch(_SQL["entities_after"], ccid, limit)
+    return [
+        StoredEntity(row["ccid"], row["source"], row["cdid"], row["signed"], EntityStanding(row["standing"]))
+        for row in rows
+    ]
+
+
+async def records_after(connection: Connection, key: str, *, limit: int) -> list[StoredRecord]:
+    """Records in the order of keys, past one of them."""
+    rows = await connection.fetch(_SQL["records_after"], key, limit)
+    return [StoredRecord(**dict(row)) for row in rows]
+
+
+async def judge_entity(connection: Connection, entity: StoredEntity, standing: EntityStanding | None) -> None:
+    """An entity was judged again; None: it counts no more."""
+    if standing is None:
+        await connection.execute(_SQL["remove_entity"], entity.ccid, entity.cdid)
+    elif standing is not entity.standing:
+        await connection.execute(_SQL["judge_entity"], entity.ccid, entity.cdid, standing.value)
+
+
+async def judge_records(
+    connection: Connection,
+    source: str,
+    *,
+    worths: Mapping[StoredRecord, bool],
+    refused: Sequence[StoredRecord],
+    indexed_schemas: Sequence[str],
+    now: datetime,
+) -> None:
+    """Records of one source were judged again: `worths` says whether each is provisional; the refused go."""
+    keys, cdids = [one.key for one in worths], [one.cdid for one in worths]
+    await connection.execute(_SQL["judge_records"], keys, cdids, list(worths.values()))
+    if refused:
+        keys, cdids = [one.key for one in refused], [one.cdid for one in refused]
+        await connection.execute(_SQL["remove_judged"], keys, cdids, indexed_schemas, now)
+        await count_rejected(connection, source, len(refused))
+
+
 class OpenQuestions:
     """What is still to be found out, for the loop that does it."""
 

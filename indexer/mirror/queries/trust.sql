@@ -203,11 +203,11 @@ delete from mirror.waiting where seen_at < $1
 
 -- name: entities_after
 -- Entities in order, for checking them again.
-select ccid, source, signed, standing from mirror.entities where ccid > $1 order by ccid limit $2
+select ccid, source, cdid, signed, standing from mirror.entities where ccid > $1 order by ccid limit $2
 
 -- name: records_after
 -- Records in order, for judging them again.
-select key, source, signed from mirror.records where key > $1 order by key limit $2
+select key, owner, source, cdid, signed from mirror.records where key > $1 order by key limit $2
 
 -- name: judge_records
 -- Records judged again: $1 keys, $2 their documents, $3 provisional.
