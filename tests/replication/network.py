@@ -137,6 +137,7 @@ async def stage(
     layer: str = LAYER,
     max_servers: int = 20_000,
     trust: TrustMode = TrustMode.OFF,
+    seed: str = SEED,
 ) -> AsyncIterator[Stage]:
     """A network of scripted servers (seed, alpha, beta, gamma by default) and a follower on it."""
     clock, counts = Clock(), Counts()
@@ -163,7 +164,7 @@ async def stage(
         discovery = Discovery(
             feeds,
             mirror.servers,
-            settings=DiscoverySettings(SEED, layer, max_servers),
+            settings=DiscoverySettings(seed, layer, max_servers),
             metrics=counts,
             clock=clock,
         )
@@ -188,7 +189,7 @@ async def stage(
             OpenQuestions(mirror.database),
             mirror.writer,
             mirror.judge.prover.fetched if mirror.judge is not None else FetchedDocuments(),
-            seed=SEED,
+            seed=seed,
             schemas=SCHEMAS,
             metrics=counts,
             clock=clock,

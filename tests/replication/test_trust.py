@@ -18,6 +18,7 @@ from indexer.replication.page import read_rows
 from indexer.replication.trust import TrustMode
 from indexer.simulation import schemas as wire
 from indexer.simulation.faults import Endpoint
+from indexer.simulation.network import Network
 from indexer.simulation.scripted import (
     ALPHA,
     BETA,
@@ -40,7 +41,7 @@ from indexer.simulation.scripted import (
     signed,
 )
 from indexer.simulation.signing import direct_proof
-from tests.replication.network import stage
+from tests.replication.network import START, stage
 from tests.replication.stage import NOW, SCHEMAS, open_mirror
 
 if TYPE_CHECKING:
@@ -457,6 +458,29 @@ async def test_in_strict_a_reference_waits_for_its_post(database_url: str) -> No
         await at.residents.run_once()
         assert await at.mirror.keys() == {post_key(BOB, "1"), f"{cats}/r"}
         assert await at.mirror.rows("select 1 from mirror.waiting") == []
+
+
+async def test_a_well_behaved_network_ends_the_same_in_every_mode(database_url: str) -> None:
+    """Subkeys, distributed posts, derived follows, deletes: nothing true is refused."""
+    network = Network.generate(seed="trust", servers=3, commits=1500, end=START)
+    states = {}
+    for mode in TrustMode:
+        servers = network.servers.values()
+        async with stage(database_url, *servers, trust=mode, seed=network.seed_domain) as at:
+            await at.crawl()
+            while await at.residents.run_once():
+                pass
+            assert at.counts.rejected == {}
+            assert await at.mirror.rows("select key from mirror.records where provisional") == []
+            states[mode] = await visible(at.mirror)
+            del states[mode]["homes"]  # in `off` none is sure
+            await at.mirror.clear()
+    assert states[TrustMode.AUTHORITY] == states[TrustMode.OFF]
+    # A reference to a post that was deleted before the reference was read can not be proven any more.
+    keys = {mode: {row["key"] for row in state["records"]} for mode, state in states.items()}
+    assert keys[TrustMode.STRICT] <= keys[TrustMode.OFF]
+    assert len(keys[TrustMode.STRICT]) > 0.98 * len(keys[TrustMode.OFF])
+    assert states[TrustMode.STRICT]["acks"] == states[TrustMode.OFF]["acks"]
 
 
 # --- orders, and the loop --------------------------------------------------------------------------
