@@ -95,7 +95,7 @@ async def settle_owners(
     await connection.execute(_SQL["confirm_acks"], owners, domains)
     await connection.execute(_SQL["settle_questions"], owners, domains, now)
     if withdrawn:
-        await connection.execute(_SQL["count_withdrawn"], list(withdrawn), list(withdrawn.values()))
+        await connection.execute(_SQL["count_rejected_later"], list(withdrawn), list(withdrawn.values()))
     return withdrawn
 
 
@@ -230,4 +230,4 @@ async def no_longer_waiting(
 
 async def count_rejected(connection: Connection, domain: str, number: int) -> None:
     """Count commits that were rejected later than their page."""
-    await connection.execute(_SQL["count_withdrawn"], [domain], [number])
+    await connection.execute(_SQL["count_rejected_later"], [domain], [number])

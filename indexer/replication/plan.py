@@ -239,9 +239,11 @@ class _Page:
             self.rejected[refusal.value] += 1
 
     def wait(self, commit: Commit, awaited: Awaited) -> None:
-        """The commit is to be judged again, whatever it is worth now."""
+        """The commit is to be judged when the document has come; who has it may have to be found out."""
         digest = hashlib.sha256(commit.signed.encode()).digest()
         self.waiting.append(Waiting(digest, awaited.uri, awaited.is_enactment, commit.signed))
+        if awaited.is_enactment and is_ccid(owner := owner_of(awaited.uri)):
+            self.unresolved.add(owner)
 
     def _counted_as(self, commit: Commit) -> MalformedKind:
         if commit.kind is Kind.DELETE:

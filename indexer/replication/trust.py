@@ -135,7 +135,11 @@ class Judging:
         assert mode is not TrustMode.OFF
         self._rows = rows
         self._owners = owners
-        self._steady: dict[str, _Authority] = {}  # of owners of whom the page tells nothing
+        self._told_of = [
+            (position, row)
+            for position, row in enumerate(rows)
+            if isinstance(row, Commit) and row.kind is Kind.ENTITY
+        ]
         self._facts = facts
         self._strict = mode is TrustMode.STRICT
         self._follows = follows
@@ -143,16 +147,14 @@ class Judging:
         self._told: dict[str, list[tuple[int, Home]]] = {}  # what the page's rows make of the homes
         self._entities: dict[int, EntityPut] = {}
         self._refused: dict[int, Refusal] = {}
+        self._trusted: set[str] = set()
+        """Owners whose every row counts as it is: nearly all, of a server that behaves. None in `strict`."""
 
     # --- entities
 
     def entities_to_prove(self) -> list[int]:
         """The rows that tell where somebody lives and are not known to be proven."""
-        return [
-            position
-            for position, row in enumerate(self._rows)
-            if isinstance(row, Commit) and row.kind is Kind.ENTITY and not self._is_known(row)
-        ]
+        return [position for position, row in self._told_of if not self._is_known(row)]
 
     def _is_known(self, commit: Commit) -> bool:
         home = self._facts.homes.get(commit.author)
@@ -160,9 +162,11 @@ class Judging:
 
     def settle(self, faults: Mapping[int, ProofFault | None]) -> None:
         """Take the entities in the order of their rows."""
-        for position, row in enumerate(self._rows):
-            if isinstance(row, Commit) and row.kind is Kind.ENTITY:
-                self._take_entity(position, row, faults.get(position))
+        for position, row in self._told_of:
+            self._take_entity(position, row, faults.get(position))
+        if not self._strict:
+            candidates = set(self._owners).difference(self._told)
+            self._trusted = {one for one in candidates if self._authority(0, one) is _Authority.YES}
 
     def _take_entity(self, position: int, commit: Commit, fault: ProofFault | None) -> None:
         assert commit.domain is not None
@@ -194,14 +198,6 @@ class Judging:
 
     def _authority(self, position: int, owner: str) -> _Authority:
         """Whether the server has the say about an owner, as known at this row."""
-        known = self._steady.get(owner)
-        if known is None:
-            known = self._look_up(position, owner)
-            if owner not in self._told:
-                self._steady[owner] = known
-        return known
-
-    def _look_up(self, position: int, owner: str) -> _Authority:
         source = self._facts.source
         if owner == source or (self._facts.csid is not None and owner == self._facts.csid):
             return _Authority.YES
@@ -226,17 +222,23 @@ class Judging:
 
     def to_prove(self) -> list[int]:
         """The rows, entities aside, whose proof decides."""
-        commits = [(at, row) for at, row in enumerate(self._rows) if isinstance(row, Commit)]
-        if not self._strict:
-            yes = _Authority.YES
-            commits = [(at, row) for at, row in commits if self._authority(at, self._owners[at]) is not yes]
-        return [at for at, row in commits if self._proof_decides(row, self._owners[at])]
+        return [
+            position
+            for position, (row, owner) in enumerate(zip(self._rows, self._owners, strict=True))
+            if owner not in self._trusted
+            and isinstance(row, Commit)
+            and self._proof_decides(position, row, owner)
+        ]
 
-    def _proof_decides(self, commit: Commit, owner: str) -> bool:
+    def _proof_decides(self, position: int, commit: Commit, owner: str) -> bool:
         if commit.kind is Kind.ENTITY or self._is_ignored(commit):
             return False
+        if self._strict:
+            return True
+        if self._authority(position, owner) is _Authority.YES:
+            return False
         # Of a record that is not its author's own no proof can help.
-        return self._strict or commit.kind is not Kind.RECORD or commit.author == owner
+        return commit.kind is not Kind.RECORD or commit.author == owner
 
     def _is_ignored(self, commit: Commit) -> bool:
         """Whether it is an ack of a schema that is not kept."""
@@ -250,18 +252,15 @@ class Judging:
         `awaited` are the documents that may yet come, for rows whose proof could not be decided.
         """
         awaited = awaited or {}
-        firm, yes = Worth.FIRM, _Authority.YES
-        verdicts: list[Verdict] = []
+        verdicts: list[Verdict] = [Worth.FIRM] * len(self._rows)
         for position, (row, owner) in enumerate(zip(self._rows, self._owners, strict=True)):
-            if not isinstance(row, Commit):
-                verdicts.append(firm)
-            elif row.kind is Kind.ENTITY:
-                verdicts.append(self._refused.get(position, firm))
-            elif not self._strict and self._authority(position, owner) is yes:
-                verdicts.append(firm)
-            else:
-                fault = faults.get(position, ProofFault.NO_PROOF)
-                verdicts.append(self._verdict(position, row, owner, fault, waits=position in awaited))
+            if not isinstance(row, Commit) or (owner in self._trusted and position not in self._refused):
+                continue
+            fault = faults.get(position, ProofFault.NO_PROOF)
+            waits = position in awaited
+            verdicts[position] = (
+                Refusal.UNKNOWN_DOCUMENT if waits else self._verdict(position, row, owner, fault)
+            )
         return Judgement(verdicts, self._entities, awaited, self._settled())
 
     def _settled(self) -> dict[str, str]:
@@ -275,18 +274,18 @@ class Judging:
                 settled[owner] = home.domain
         return settled
 
-    def _verdict(
-        self, position: int, commit: Commit, owner: str, fault: ProofFault | None, *, waits: bool
-    ) -> Verdict:
+    def _verdict(self, position: int, commit: Commit, owner: str, fault: ProofFault | None) -> Verdict:
+        if commit.kind is Kind.ENTITY:
+            return self._refused.get(position, Worth.FIRM)
         if self._is_ignored(commit):
             return Worth.FIRM
         if self._strict and fault is not None:
-            return Refusal.UNKNOWN_DOCUMENT if waits else _refusal(fault, strict=True)
+            return _refusal(fault, strict=True)
         match self._authority(position, owner):
             case _Authority.YES:
                 return Worth.FIRM
             case _Authority.NO:
-                return Refusal.UNKNOWN_DOCUMENT if waits else self._foreign(commit, owner, fault)
+                return self._foreign(commit, owner, fault)
             case _Authority.UNKNOWN:
                 accepted = self._foreign(commit, owner, fault)
                 return Worth.PROVISIONAL if isinstance(accepted, Refusal) else accepted

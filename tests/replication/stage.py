@@ -46,7 +46,8 @@ class Mirror:
         await self.database.execute(
             "truncate mirror.records, mirror.retired, mirror.tombstones, mirror.acks, mirror.entities,"
             " mirror.provisional_acks, mirror.unresolved, mirror.set_aside, mirror.waiting,"
-            " mirror.dead_letters, mirror.projection_queue, mirror.cursors, mirror.servers restart identity"
+            " mirror.rejected_later, mirror.dead_letters, mirror.projection_queue,"
+            " mirror.cursors, mirror.servers restart identity"
         )
 
     async def write(self, source: str, commits: Sequence[bytes], *, behind: int = 0) -> Changes:

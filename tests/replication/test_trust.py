@@ -471,6 +471,7 @@ async def test_a_well_behaved_network_ends_the_same_in_every_mode(database_url: 
             while await at.residents.run_once():
                 pass
             assert at.counts.rejected == {}
+            assert {(await at.report(domain)).rejected for domain in network.servers} == {0}
             assert await at.mirror.rows("select key from mirror.records where provisional") == []
             states[mode] = await visible(at.mirror)
             del states[mode]["homes"]  # in `off` none is sure

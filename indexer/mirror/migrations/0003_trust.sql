@@ -24,6 +24,15 @@ create table mirror.provisional_acks (
   primary key (acker, ackee, schema, source)
 );
 
+-- What was withdrawn, or rejected later than its page, by server: told apart from the counts of servers, whose rows
+-- their own followers hold.
+create table mirror.rejected_later (
+  domain text collate "C" not null,
+  number integer not null
+);
+
+create index rejected_later_domain on mirror.rejected_later (domain);
+
 -- Owners to be looked up through the seed, and which server's feed brought them.
 create table mirror.unresolved (
   owner text collate "C" primary key,

@@ -4,7 +4,9 @@
 -- Every server of a layer with its feed, for people and gauges.
 select
   s.domain, s.csid, s.layer, s.state, s.failure_class, s.consecutive_failures, s.last_error, s.last_error_at,
-  s.last_crawled_at, s.last_seen_at, s.next_poll_at, s.commits, s.malformed, s.rejected,
+  s.last_crawled_at, s.last_seen_at, s.next_poll_at, s.commits, s.malformed, s.rejected + (
+    select coalesce(sum(number), 0)::bigint from mirror.rejected_later l where l.domain = s.domain
+  ) as rejected,
   c.cursor, c.cursor_ns, coalesce(c.caught_up, false) as caught_up, c.caught_up_at, c.last_finished_at,
   c.latest_post_at, coalesce(c.partial_instants, 0) as partial_instants, c.domain is not null as has_feed
 from mirror.servers s

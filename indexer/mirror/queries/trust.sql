@@ -99,16 +99,15 @@ update mirror.set_aside a set due_at = $3
 from settled s
 where a.owner = s.owner and a.domain = s.domain and a.due_at is null
 
--- name: count_withdrawn
+-- name: count_rejected_later
 -- What was withdrawn, or rejected later than its page, counts as rejected.
-update mirror.servers s set rejected = rejected + t.count
-from unnest($1::text[], $2::integer[]) as t (domain, count)
-where s.domain = t.domain
+insert into mirror.rejected_later (domain, number) select * from unnest($1::text[], $2::integer[])
 
 -- name: ask_about
--- Owners to be looked up. $2 the feed that brought them, $3 now.
+-- Owners to be looked up, unless their home is surely known. $2 the feed that brought them, $3 now.
 insert into mirror.unresolved (owner, domain, met_at, ask_at)
 select owner, $2, $3, $3 from unnest($1::text[]) as t (owner)
+where not exists (select from mirror.entities e where e.ccid = t.owner and e.standing > 0)
 on conflict (owner) do nothing
 
 -- name: set_aside
