@@ -40,7 +40,7 @@ with removed as (
   select key, cdid, schema, provisional from referring
 ), kept as (
   insert into mirror.retired (key, cdid, deleted_at, deleted_by)
-  select key, cdid, $8, $9 from gone where not $12 order by cdid, key
+  select key, cdid, $8, $9 from gone where not $12 and not provisional order by cdid, key
   on conflict do nothing
 ), marked as (
   insert into mirror.projection_queue (key, marked_at, former_schemas)
