@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from indexer.concrnt.uri import Scope, covering_targets, owner_of
-from indexer.mirror.changes import EntityStanding, Tombstone
+from indexer.mirror.changes import Tombstone
 from indexer.statements import load
 
 if TYPE_CHECKING:
@@ -92,11 +92,14 @@ def _lock_number(owner: str) -> int:
 
 
 async def load_context(
-    connection: Connection, needs: Needs, *, homes_at_least: EntityStanding = EntityStanding.CLAIMED
+    connection: Connection,
+    needs: Needs,
+    *,
+    homes: Mapping[str, tuple[str, tuple[datetime, str]]] | None = None,
 ) -> Context:
     """Read what `needs` asks for, in a handful of statements whatever the size of the page.
 
-    `homes_at_least` is how sure a home has to be to count as one.
+    `homes` where judging the page has read them already: of people who are surely known to live there.
     """
     heads = {row["key"]: _head(row) for row in await connection.fetch(_SQL["heads_by_key"], list(needs.keys))}
     if needs.documents:
@@ -114,10 +117,11 @@ async def load_context(
         rows = await connection.fetch(_SQL["known_deletes"], list(needs.delete_cdids))
         known = {row["cdid"]: row["in_part"] for row in rows}
     tombstones = await _covering_tombstones(connection, needs.covered)
-    homes = {
-        row["ccid"]: (row["domain"], (row["created_at"], row["cdid"]))
-        for row in await connection.fetch(_SQL["homes"], list(needs.owners), homes_at_least.value)
-    }
+    if homes is None:
+        homes = {
+            row["ccid"]: (row["domain"], (row["created_at"], row["cdid"]))
+            for row in await connection.fetch(_SQL["homes"], list(needs.owners))
+        }
     return Context(heads, frozenset(retired), removed, known, tombstones, homes)
 
 

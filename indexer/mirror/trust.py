@@ -83,7 +83,10 @@ async def settle_owners(
     What their own servers said is provisional no more; what others said without a proof is withdrawn; what
     was set aside of their own servers is due to be read again. Returns how much was withdrawn, by server.
     """
-    owners, domains = list(homes), list(homes.values())
+    owners = [row["owner"] for row in await connection.fetch(_SQL["open_owners"], list(homes))]
+    if not owners:
+        return {}
+    domains = [homes[owner] for owner in owners]
     withdrawn: Counter[str] = Counter()
     for name, more in (
         ("settle_records", (indexed_schemas, now)),

@@ -38,6 +38,7 @@ from indexer.mirror.trust import Facts, Home
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
 
     from indexer.replication.page import Row
     from indexer.replication.proving import Awaited
@@ -94,6 +95,8 @@ class Judgement:
     awaited: Mapping[int, Awaited] = field(default_factory=dict)
     """Rows that are to be judged again when a document comes."""
     settled: Mapping[str, str] = field(default_factory=dict)
+    sure_homes: Mapping[str, tuple[str, tuple[datetime, str]]] = field(default_factory=dict)
+    """Where the page's people were surely known to live before it, and (createdAt, CDID) of what says so."""
 
 
 class _Authority(Enum):
@@ -261,7 +264,12 @@ class Judging:
             verdicts[position] = (
                 Refusal.UNKNOWN_DOCUMENT if waits else self._verdict(position, row, owner, fault)
             )
-        return Judgement(verdicts, self._entities, awaited, self._settled())
+        sure = {
+            owner: (home.domain, (home.created_at, home.cdid))
+            for owner, home in self._facts.homes.items()
+            if home.standing is not EntityStanding.CLAIMED
+        }
+        return Judgement(verdicts, self._entities, awaited, self._settled(), sure)
 
     def _settled(self) -> dict[str, str]:
         settled = {}

@@ -115,7 +115,7 @@ class PageWriter:
             for source in sorted({domain for domain, _ in taken}):
                 texts = [text for domain, text in taken if domain == source]
                 rows = [parse_commit(text, now=now, indexed=self._schemas.malformed_kinds) for text in texts]
-                await lock_owners(connection, needs(rows))
+                await self._lock(connection, rows)
                 changes = await self._apply(connection, rows, source, behind=len(rows), now=now)
                 if changes.dead_letters:
                     await count_rejected(connection, source, len(changes.dead_letters))
@@ -138,7 +138,7 @@ class PageWriter:
         async def work(connection: Connection) -> Changes:
             if advance is not None:
                 await check_lease(connection, advance.lease)
-            await lock_owners(connection, needs(rows))
+            await self._lock(connection, rows)
             changes = await self._apply(connection, rows, source, behind=behind, now=now)
             if advance is not None:
                 await self._advance(connection, advance, changes.tally)
@@ -147,7 +147,7 @@ class PageWriter:
         async def work_row_by_row(connection: Connection) -> Changes:
             if advance is not None:
                 await check_lease(connection, advance.lease)
-            await lock_owners(connection, needs(rows))
+            await self._lock(connection, rows)
             tally = Tally()
             for position, row in enumerate(rows):
                 tally += await self._apply_row(
@@ -165,17 +165,24 @@ class PageWriter:
         self._on_marked()
         return changes
 
+    async def _lock(self, connection: Connection, rows: Sequence[Row]) -> None:
+        """Lock the page's owners; whose home it may settle, and whose follows it tells, where that matters."""
+        wanted = needs(rows)
+        if self._trust is None:
+            wanted = replace(wanted, speakers=(), settled_owners=())
+        await lock_owners(connection, wanted)
+
     async def _apply(
         self, connection: Connection, rows: Sequence[Row], source: str, *, behind: int, now: datetime
     ) -> Changes:
         judgement = None
-        homes_at_least = EntityStanding.CLAIMED
+        homes = None
         if self._trust is not None:
             judgement = await self._trust.judge(connection, rows, source, now=now)
-            homes_at_least = EntityStanding.ANSWERED
+            homes = judgement.sure_homes
             if judgement.settled:
                 await settle_owners(connection, judgement.settled, indexed_schemas=self._indexed, now=now)
-        context = await load_context(connection, needs(rows), homes_at_least=homes_at_least)
+        context = await load_context(connection, needs(rows), homes=homes)
         changes = plan(
             rows, context, source=source, behind=behind, schemas=self._schemas, judgement=judgement
         )

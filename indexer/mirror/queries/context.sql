@@ -56,7 +56,7 @@ where target = any($1::text[])
 order by target, scope, source, provisional, limited_to, created_at desc, cdid desc
 
 -- name: homes
--- Which server these people live on; $2 how sure that has to be.
+-- Which server these people live on.
 select ccid, domain, created_at, cdid
 from mirror.entities
-where ccid = any($1::text[]) and standing >= $2
+where ccid = any($1::text[])
