@@ -166,7 +166,7 @@ class PageWriter:
         return changes
 
     async def _lock(self, connection: Connection, rows: Sequence[Row]) -> None:
-        """Lock the page's owners; whose home it may settle, and whose follows it tells, where that matters."""
+        """Lock the owners of a page; where rows are judged also whose home or follows it tells."""
         wanted = needs(rows)
         if self._trust is None:
             wanted = replace(wanted, speakers=(), settled_owners=())
