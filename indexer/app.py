@@ -20,6 +20,9 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from indexer import __version__
+from indexer.activity.answer import ActivityPresenter
+from indexer.activity.explain import explain
+from indexer.activity.keeper import ActivityKeeper
 from indexer.api.internal import Check, make_internal_app
 from indexer.api.public import make_public_app
 from indexer.api.serving import ListenError, serve
@@ -30,17 +33,20 @@ from indexer.engines.indexes import INDEXES
 from indexer.engines.postgres import PostgresEngine
 from indexer.errors import ExpectedError, unwrapped
 from indexer.instruments import Instruments, MirrorFigures
+from indexer.mirror.activity import Activity, Counting
 from indexer.mirror.database import Database, StoreUnavailable
 from indexer.mirror.embedded import EmbeddedServerError, start_embedded
 from indexer.mirror.lock import role as role_lease
 from indexer.mirror.migrate import MigrationError, migrate, migrations, missing_migrations
 from indexer.mirror.queue import ProjectionQueue
+from indexer.mirror.ranking import ViewerRanking
 from indexer.mirror.servers import Servers
 from indexer.mirror.statistics import ServerReport, server_reports
 from indexer.mirror.trust import OpenQuestions
 from indexer.observability.logging import setup_logging
 from indexer.observability.metrics import Metrics, PoolState
 from indexer.observability.tracing import setup_tracing
+from indexer.projection.figures import FigureDelivery
 from indexer.projection.kinds import Kinds
 from indexer.projection.projector import Projector
 from indexer.replication.discovery import Discovery, DiscoverySettings
@@ -122,6 +128,7 @@ class Role(StrEnum):
 
     FOLLOW = "follow"
     PROJECT = "project"
+    ACTIVITY = "activity"
     API = "api"
 
 
@@ -145,6 +152,8 @@ class House:
     discovery: Discovery
     schedule: Schedule
     projector: Projector
+    activity: ActivityKeeper
+    ranking: ViewerRanking
     roles: frozenset[Role] = ALL_ROLES
     holder: str = field(default_factory=lambda: uuid.uuid4().hex)
     api_url: str = ""
@@ -185,6 +194,8 @@ class House:
                 loops.append(("residents", self._in_turn("residents", self.residents.run)))
         if Role.PROJECT in self.roles:
             loops.append(("projector", self._in_turn("projection", self.projector.run)))
+        if Role.ACTIVITY in self.roles:
+            loops.append(("activity", self._in_turn("activity", self.activity.run)))
         if Role.FOLLOW not in self.roles:
             loops.append(("known hosts", self._know_hosts()))
         return loops
@@ -231,9 +242,11 @@ class House:
     def _public_app(self) -> Any:
         return make_public_app(
             engine=self.search_engine,
+            ranking=self.ranking,
             statistics=self.figures,
             metrics=self.metrics,
             version=__version__,
+            present=ActivityPresenter(self.settings.crawl.activity_history_days),
             public_url=self.settings.server.public_url,
             max_total_hits=self.settings.search.max_total_hits,
             unavailable=(StoreUnavailable,),
@@ -379,6 +392,13 @@ def _wire(
         metrics=instruments,
         clock=utc_now,
     )
+    activity = Activity(database, counting_of(settings))
+    delivery = FigureDelivery(
+        activity,
+        projecting_engine,
+        profile_schemas=crawl.profile_schemas,
+        community_schemas=crawl.community_schemas,
+    )
     _watch(instruments.metrics, "mirror", database)
     _watch(instruments.metrics, "search", searching)
     return House(
@@ -414,6 +434,32 @@ def _wire(
             metrics=instruments,
             unavailable=(StoreUnavailable,),
         ),
+        activity=ActivityKeeper(
+            activity,
+            deliver=delivery.deliver,
+            interval_seconds=crawl.activity_interval.total_seconds(),
+            metrics=instruments,
+            clock=utc_now,
+            unavailable=(StoreUnavailable, EngineUnavailable),
+        ),
+        ranking=ViewerRanking(
+            searching,
+            half_life_seconds=crawl.activity_half_life.total_seconds(),
+            ack_schemas=crawl.ack_schemas,
+            profile_schemas=crawl.profile_schemas,
+            community_schemas=crawl.community_schemas,
+        ),
+    )
+
+
+def counting_of(settings: Settings) -> Counting:
+    """What activity is counted with."""
+    crawl = settings.crawl
+    return Counting(
+        crawl.activity_half_life.total_seconds(),
+        crawl.activity_history_days,
+        tuple(crawl.post_schemas),
+        tuple(crawl.profile_schemas),
     )
 
 
@@ -499,6 +545,12 @@ async def fetch_servers(settings: Settings) -> list[dict[str, Any]]:
         reports = await server_reports(database, layer="")
         sharing = Counter(report.csid for report in reports if report.csid)
         return [server_row(report, csid_shared=sharing[report.csid or ""] > 1) for report in reports]
+
+
+async def fetch_activity(settings: Settings, subject: str) -> dict[str, Any]:
+    """What a score is made of, as `activity show --json` prints it. `subject` is a key or a CCID."""
+    async with open_for_reading(settings) as database:
+        return await explain(database, subject, counting_of(settings), now=utc_now())
 
 
 @asynccontextmanager

@@ -37,6 +37,7 @@ _REFRESH_SECONDS = 0.5
 _END_SECONDS = 5.0
 _CHANGES_IN_HAND = 50
 _POLL_INTERVAL = timedelta(seconds=1)
+_ACTIVITY_INTERVAL = timedelta(seconds=10)
 
 
 @asynccontextmanager
@@ -120,6 +121,7 @@ def _demo_settings(settings: Settings, folder: Path, seed: str, overrides: dict[
             "seed": seed,
             "host_overrides": overrides,
             "min_poll_interval": min(settings.crawl.min_poll_interval, _POLL_INTERVAL),
+            "activity_interval": min(settings.crawl.activity_interval, _ACTIVITY_INTERVAL),
         }
     )
     backends = settings.backends.model_copy(update={"data_dir": folder, "postgres_dsn": ""})

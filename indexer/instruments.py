@@ -70,6 +70,11 @@ class Instruments:
         """A batch was written; one that only removes is told apart."""
         self.metrics.observe_engine_write(engine, "upsert" if upserts or not deletes else "delete", seconds)
 
+    def activity_refreshed(self, subject: str, result: str, seconds: float) -> None:
+        """A tick over communities or people ended."""
+        self.metrics.activity_refreshes.labels(subject, result).inc()
+        self.metrics.activity_refresh_duration.labels(subject).observe(seconds)
+
     def searchable(self, seconds: float) -> None:
         """A change became searchable."""
         self.metrics.commit_to_searchable.observe(seconds)

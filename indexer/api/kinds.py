@@ -58,9 +58,12 @@ _ACTIVITY_NOTE: Final = (
     "Sort by `activityScore` for the most active first; what has no activity figures yet comes last."
 )
 _VIEWER_NOTE: Final = (
-    "Ranking for a `viewer` (a CCID: by what the people whom this person follows did lately) is not built "
-    "yet: a well-formed one is answered with 501."
+    "With `viewer` (a CCID) the answer is ranked by what the people whom that person follows did in the last "
+    "30 days: {what}. What matches `q` without being ranked follows, by relevance. Filters count for nothing "
+    "then, and `sort` is refused."
 )
+_RANKED_PEOPLE: Final = _VIEWER_NOTE.format(what="those people themselves, by their posts")
+_RANKED_COMMUNITIES: Final = _VIEWER_NOTE.format(what="communities, by the entries of those people in them")
 
 SEARCH_KINDS: Final = (
     SearchKind(
@@ -68,7 +71,7 @@ SEARCH_KINDS: Final = (
         index=USERS,
         summary="Search people",
         description="Profiles, subprofiles included, by name, description, CCID or key. "
-        f"{_ACTIVITY_NOTE}\n\n{_VIEWER_NOTE}",
+        f"{_ACTIVITY_NOTE}\n\n{_RANKED_PEOPLE}",
         filters=(
             _SOURCE_SERVER,
             FilterParameter("owner", "Only the profiles of this person (CCID).", examples.PERSON),
@@ -83,7 +86,7 @@ SEARCH_KINDS: Final = (
         index=COMMUNITIES,
         summary="Search communities",
         description="Communities that servers own, by name, description or key. "
-        f"{_ACTIVITY_NOTE}\n\n{_VIEWER_NOTE}",
+        f"{_ACTIVITY_NOTE}\n\n{_RANKED_COMMUNITIES}",
         filters=(
             _SOURCE_SERVER,
             FilterParameter("owner", "Only the communities of this server (FQDN).", examples.FQDN),

@@ -51,6 +51,10 @@ class Activity(BaseModel):
     postCount7d: int | None = None
     postCount30d: int | None = None
     lastPostAt: str | None = Field(None, description="RFC 3339, UTC; absent without posts.")
+    followeeScore: float | None = Field(
+        None, description="With `viewer`: the score of the followees' entries. Absent where none count."
+    )
+    followeePostCount30d: int | None = Field(None, description="With `viewer`: how many those are.")
 
 
 class UserDay(BaseModel):
@@ -92,6 +96,9 @@ class CommunityHit(RecordHit, Activity):
     icon: str
     banner: str
     activeAuthors7d: int | None = None
+    topAuthors: list[str] | None = Field(
+        None, description="With `viewer`: the CCIDs of up to 5 followees, most entries first."
+    )
     activityHistory: list[CommunityDay] | None = Field(None, description="Oldest first, today last.")
 
 

@@ -24,7 +24,6 @@ Everything is JSON, open to any origin (CORS), and read-only. Every error is `{"
 _ERRORS: Final = {
     400: ("The request cannot mean anything.", "bad_request", "sort is one of createdAt, indexedAt, …"),
     413: ("The URL or the body is too long.", "too_large", "the URL is longer than 262144 bytes"),
-    501: ("Not built yet.", "not_implemented", "ranking for a viewer is not built yet; leave viewer out"),
     503: (
         "The search engine or the database is away; see `Retry-After`.",
         "unavailable",
@@ -69,10 +68,9 @@ def describe_errors(statuses: Iterable[int]) -> dict[int | str, dict[str, Any]]:
 
 def search_responses(kind: SearchKind) -> dict[int | str, dict[str, Any]]:
     """Every answer of a search."""
-    errors = (400, 413, 501, 503) if kind.viewer else (400, 413, 503)
     example = examples.search_answer(kind.example_hit)
     success = describe_success(kind.answer, "One page of what was found.", example)
-    return {200: success, **describe_errors(errors)}
+    return {200: success, **describe_errors((400, 413, 503))}
 
 
 def search_parameters(kind: SearchKind) -> list[dict[str, Any]]:
@@ -102,7 +100,18 @@ def search_parameters(kind: SearchKind) -> list[dict[str, Any]]:
             for filtered in kind.filters
         ),
         _sort_parameter(kind),
+        *([_VIEWER] if kind.viewer else []),
     ]
+
+
+_VIEWER: Final[dict[str, Any]] = {
+    "name": "viewer",
+    "in": "query",
+    "required": False,
+    "description": "For whom to rank: a CCID. Not together with `sort`.",
+    "schema": {"type": "string", "pattern": "^(con[0-9A-Za-z]{39})?$"},
+    "example": examples.PERSON,
+}
 
 
 def _sort_parameter(kind: SearchKind) -> dict[str, Any]:

@@ -26,8 +26,9 @@ from indexer.api.openapi import (
     search_parameters,
     search_responses,
 )
-from indexer.api.search import SearchService
+from indexer.api.search import Present, SearchService, as_it_is
 from indexer.api.statistics import StatisticsSource, statistics_answer
+from indexer.api.viewer import Ranking
 from indexer.engines.base import Engine, EngineUnavailable
 from indexer.observability.metrics import Metrics
 
@@ -40,9 +41,11 @@ Handler = Callable[[Request], Awaitable[Response]]
 def make_public_app(
     *,
     engine: Engine,
+    ranking: Ranking,
     statistics: StatisticsSource,
     metrics: Metrics,
     version: str,
+    present: Present = as_it_is,
     public_url: str = "",
     max_total_hits: int = 10_000,
     timeout_seconds: float = 10.0,
@@ -50,6 +53,7 @@ def make_public_app(
 ) -> FastAPI:
     """Make the application.
 
+    ``ranking`` ranks for viewers; ``present`` makes of the engine's documents what an answer shows.
     ``public_url`` is where readers find it, empty when unknown; ``timeout_seconds`` bounds every call of the
     engine and of ``statistics``; ``unavailable`` are the further kinds of exceptions that mean that the
     database is away.
@@ -65,7 +69,9 @@ def make_public_app(
         redoc_url=None,
         redirect_slashes=False,
     )
-    service = SearchService(engine, max_total_hits=max_total_hits, timeout_seconds=timeout_seconds)
+    service = SearchService(
+        engine, ranking, max_total_hits=max_total_hits, timeout_seconds=timeout_seconds, present=present
+    )
     for kind in SEARCH_KINDS:
         _add_search(app, kind, service)
     _add_statistics(app, engine, statistics, timeout_seconds)

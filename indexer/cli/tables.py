@@ -115,6 +115,29 @@ def _error_text(error: str, failure: object) -> str:
     return shown if len(shown) <= _LONGEST_ERROR else f"{shown[: _LONGEST_ERROR - 1]}…"
 
 
+def activity_tables(explained: Mapping[str, Any]) -> list[Table]:
+    """Return what a score is made of: the stored numbers, and one row an entry that counts."""
+    overview = _table(show_header=False)
+    overview.add_column("what")
+    overview.add_column("number", overflow="fold")
+    stored = explained["stored"] or {}
+    for name, value in {"subject": explained["subject"], **stored}.items():
+        overview.add_row(name, _time_text(value) if isinstance(value, datetime) else Text(str(value)))
+    if not stored:
+        overview.add_row("stored", "no tick has counted it yet")
+    shown, count = len(explained["entries"]), explained["entriesThatCount"]
+    caption = "no entry counts" if not count else f"{shown} of {count} entries that count, newest first"
+    entries = _table(caption=caption)
+    entries.add_column("weight", justify="right", no_wrap=True)
+    entries.add_column("age", justify="right", no_wrap=True)
+    entries.add_column("author", overflow="fold", ratio=2)
+    entries.add_column("entry", overflow="fold", ratio=4)
+    for entry in explained["entries"]:
+        age = relative(entry["at"], explained["now"])
+        entries.add_row(f"{entry['weight']:.6f}", age, Text(entry["author"]), Text(entry["key"]))
+    return [overview, entries]
+
+
 def relative(instant: datetime | None, now: datetime) -> str:
     """Tell a time from now, in its largest unit: `3m ago`, `in 2h`, `now`; a dash when there is none."""
     if instant is None:

@@ -13,6 +13,9 @@ Contract, which ``tests/engines`` runs over every implementation:
   a query must match; better matches come first, then the asked order, then the key by bytes, so pages neither
   repeat nor skip. Documents that lack the sort field come last in both directions.
 * An ``offset`` at or past the engine's ``max_total_hits`` answers no hits.
+* *Figures* (:attr:`IndexDefinition.figures` and whatever comes with them) are written by
+  :meth:`Engine.put_figures` alone: it never creates a document, and :meth:`Engine.write` leaves the figures
+  of a document that is there as they are. They are shown like all other fields.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 Document = dict[str, Any]
 """What an answer shows, ready for JSON. ``id`` is the primary key."""
@@ -49,6 +52,8 @@ class IndexDefinition:
     searchable: tuple[str, ...]
     filterable: tuple[str, ...]
     sortable: Mapping[str, FieldType]
+    figures: tuple[str, ...] = ()
+    """The sortable fields that `put_figures` writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +119,14 @@ class SearchResult:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundIds:
+    """The ids of a page of hits in order, and how many there are in all (as in SearchResult)."""
+
+    ids: list[str]
+    estimated_total: int
+
+
+@dataclass(frozen=True, slots=True)
 class IndexStatistics:
     """The size of one index."""
 
@@ -140,8 +153,24 @@ class Engine(Protocol):
     async def write(self, batch: WriteBatch) -> WriteResult:
         """Write a batch; returns when it is searchable."""
 
+    async def put_figures(self, index: str, figures: Mapping[str, Document]) -> Collection[str]:
+        """Set the figures of documents that are there, by id, in place of those that they had.
+
+        Creates nothing. Returns the ids that have no document; searchable when it returns.
+        """
+
     async def search(self, request: SearchRequest) -> SearchResult:
         """Answer one page of a search."""
+
+    async def find_ids(self, request: SearchRequest, among: Collection[str] | None = None) -> FoundIds:
+        """Answer which documents a page holds, by id alone: for long pages, up to ``max_total_hits``.
+
+        With ``among``, of these documents only: all that match, in the same order; offset and limit count for
+        nothing. However many they are, no filter of that length is made of them.
+        """
+
+    async def fetch_documents(self, index: str, ids: Collection[str]) -> Mapping[str, Document]:
+        """Return the documents that are there, by id; for a page of them."""
 
     async def statistics(self) -> EngineStatistics:
         """Tell how large the indexes are."""

@@ -25,12 +25,14 @@ INDEXES: Final = (
         searchable=("username", "description", "ccid", "owner", "cckv", "sourceServer"),
         filterable=("ccid", "owner", "sourceServer", "schema", "ancestors"),
         sortable={**_TIMES, "username": FieldType.TEXT, **_ACTIVITY},
+        figures=tuple(_ACTIVITY),
     ),
     IndexDefinition(
         uid=COMMUNITIES,
         searchable=("name", "shortname", "description", "owner", "cckv", "sourceServer"),
         filterable=("owner", "sourceServer", "schema", "ancestors", "cckv"),
         sortable={**_TIMES, "name": FieldType.TEXT, **_ACTIVITY, "activeAuthors7d": FieldType.INTEGER},
+        figures=(*_ACTIVITY, "activeAuthors7d"),
     ),
     IndexDefinition(
         uid=POSTS,

@@ -3,7 +3,7 @@
 A lease is kept by renewing it; who stops renewing, because it died or was stopped, loses it when it runs out,
 by the database's clock. Leases survive poolers of transactions, which session locks do not. A holder that was
 paused may go on for a moment after it lost its lease: what roles do is made so that this is harmless
-(discovery only adds; the projector marks again what it could not clear).
+(discovery only adds; the projector marks again what it could not clear; counts of activity take turns).
 """
 
 from __future__ import annotations

@@ -18,4 +18,6 @@ def api(public_server: Served) -> Served:
     """The served public application, with nothing wrong and nothing remembered."""
     public_server.engine.reset()
     public_server.mirror.trouble = Trouble()
+    public_server.ranking.trouble = Trouble()
+    public_server.ranking.ranked = []
     return public_server

@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +16,9 @@ from indexer.api.public import make_public_app
 from indexer.api.serving import Listener, serve
 from indexer.api.statistics import Statistics
 from indexer.engines.base import (
+    Document,
     EngineStatistics,
+    FoundIds,
     IndexDefinition,
     IndexStatistics,
     SearchRequest,
@@ -25,6 +27,7 @@ from indexer.engines.base import (
     WriteResult,
 )
 from indexer.engines.indexes import COMMUNITIES, POSTS, SERVERS, USERS
+from indexer.mirror.ranking import Ranked, RankedPage
 from indexer.observability.metrics import Metrics, ScrapeSnapshot, ServerGauges
 
 EXAMPLES: dict[str, dict[str, Any]] = {
@@ -96,6 +99,20 @@ class FakeEngine:
     async def write(self, batch: WriteBatch) -> WriteResult:
         raise NotImplementedError
 
+    async def put_figures(self, index: str, figures: Mapping[str, Document]) -> Collection[str]:
+        raise NotImplementedError
+
+    async def find_ids(self, request: SearchRequest, among: Collection[str] | None = None) -> FoundIds:
+        limit = self.max_total_hits if among is not None else request.limit
+        offset = 0 if among is not None else request.offset
+        result = await self.search(replace(request, limit=limit, offset=offset))
+        ids = [hit["id"] for hit in result.hits if among is None or hit["id"] in among]
+        return FoundIds(ids, result.estimated_total)
+
+    async def fetch_documents(self, index: str, ids: Collection[str]) -> Mapping[str, Document]:
+        await self.trouble.meet()
+        return {document["id"]: document for document in self.documents[index] if document["id"] in ids}
+
     async def ping(self) -> None:
         await self.trouble.meet()
 
@@ -126,6 +143,34 @@ class FakeMirror:
 
 
 @dataclass
+class FakeRanking:
+    """Ranks what a test says."""
+
+    trouble: Trouble = field(default_factory=Trouble)
+    ranked: list[Ranked] = field(default_factory=list)
+
+    async def people(
+        self,
+        viewer: str,
+        now: datetime,
+        *,
+        among: Sequence[str] | None = None,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> RankedPage:
+        await self.trouble.meet()
+        assert viewer.startswith("con")
+        assert now.tzinfo is not None
+        ranked = [each for each in self.ranked if among is None or each.subject in among]
+        return RankedPage(ranked[offset : None if limit is None else offset + limit], len(ranked))
+
+    communities = people
+
+    async def profiles_of(self, people: Sequence[str]) -> list[tuple[str, str]]:
+        return [(each.subject, each.shown) for each in self.ranked if each.subject in people]
+
+
+@dataclass
 class Served:
     """A served application with everything that it was made from."""
 
@@ -135,6 +180,7 @@ class Served:
     engine: FakeEngine
     mirror: FakeMirror
     metrics: Metrics
+    ranking: FakeRanking = field(default_factory=FakeRanking)
 
     async def get(self, path: str, **parameters: str | int) -> httpx.Response:
         return await self.client.get(path, params=parameters or None)
@@ -163,11 +209,14 @@ class Served:
 @contextlib.asynccontextmanager
 async def served_public(**options: Any) -> AsyncIterator[Served]:
     """Serve a public application; ``options`` go to ``make_public_app``."""
-    engine, mirror, metrics = FakeEngine(), FakeMirror(), Metrics(VERSION)
+    engine, mirror, metrics, ranking = FakeEngine(), FakeMirror(), Metrics(VERSION), FakeRanking()
     engine.reset()
     settings = {"unavailable": (DatabaseAwayError,), **options}
-    app = make_public_app(engine=engine, statistics=mirror, metrics=metrics, version=VERSION, **settings)
+    app = make_public_app(
+        engine=engine, ranking=ranking, statistics=mirror, metrics=metrics, version=VERSION, **settings
+    )
     async with serving(app, engine, mirror, metrics) as served:
+        served.ranking = ranking
         yield served
 
 

@@ -69,6 +69,11 @@ def test_what_is_documented_is_what_happens(
         suppress_health_check=list(HealthCheck),
     )
     def agree(case: schemathesis.Case[Any]) -> None:
+        query = case.query or {}
+        if (
+            mode is GenerationMode.POSITIVE and {"viewer", "sort"} <= query.keys()
+        ):  # OpenAPI has no words for "not together"
+            del query["sort"]
         case.call_and_validate()
 
     agree()

@@ -310,3 +310,42 @@ def test_an_interrupted_command_fails(command: Command, app: ModuleType) -> None
 
     app.fetch_servers = fetch_servers  # type: ignore[attr-defined]
     assert command("servers").code == 1
+
+
+ACTIVITY = {
+    "subject": "cckv://alpha.example/c/1",
+    "kind": "community",
+    "now": datetime(2025, 3, 1, 12, tzinfo=UTC),
+    "halfLifeSeconds": 604_800.0,
+    "stored": {"activityScore": 0.97, "lastPostAt": datetime(2025, 3, 1, 5, tzinfo=UTC)},
+    "entriesThatCount": 1,
+    "entries": [
+        {
+            "key": "cckv://alpha.example/c/1/x",
+            "author": "con[bold]",
+            "schema": "s",
+            "at": datetime(2025, 3, 1, 5, tzinfo=UTC),
+            "ageSeconds": 25_200.0,
+            "weight": 0.9715,
+        }
+    ],
+}
+
+
+def test_activity_show_explains_a_score(command: Command, app: ModuleType) -> None:
+    """As JSON, and as tables in which strangers' text is text."""
+    asked = []
+
+    async def fetch_activity(_: Settings, subject: str) -> dict[str, Any]:
+        asked.append(subject)
+        return ACTIVITY
+
+    app.fetch_activity = fetch_activity  # type: ignore[attr-defined]
+    shown = command("activity", "show", "cckv://alpha.example/c/1", "--json").json()
+    assert shown["entries"][0]["at"] == "2025-03-01T05:00:00Z"
+    assert asked == ["cckv://alpha.example/c/1"]
+    human = command("activity", "show", "cckv://alpha.example/c/1")
+    assert (human.code, human.err) == (0, "")
+    assert "0.971500" in human.out
+    assert "con[bold]" in human.out
+    assert "7h ago" in human.out

@@ -44,6 +44,7 @@ def test_the_commands_are_those_of_the_specification() -> None:
         "dead-letters retry",
         "dead-letters purge",
         "migrate",
+        "activity show",
         "config check",
         "config show",
     }

@@ -13,9 +13,9 @@ from indexer.engines.base import EngineStatistics, RejectedDocument, SearchResul
 from indexer.projection.kinds import Kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from indexer.engines.base import Document, IndexDefinition, SearchRequest
+    from indexer.engines.base import Document, FoundIds, IndexDefinition, SearchRequest
 
 ALICE = "con" + "1".rjust(39, "0")
 PROFILE = "https://schema.concrnt.world/p/main.json"
@@ -192,7 +192,19 @@ class FakeEngine:
                     self.documents.setdefault(index, {})[document["id"]] = document
         return WriteResult(rejected)
 
+    async def put_figures(self, index: str, figures: Mapping[str, Document]) -> Collection[str]:
+        """Not asked for here."""
+        raise NotImplementedError
+
     async def search(self, request: SearchRequest) -> SearchResult:
+        """Not asked for here."""
+        raise NotImplementedError
+
+    async def find_ids(self, request: SearchRequest, among: Collection[str] | None = None) -> FoundIds:
+        """Not asked for here."""
+        raise NotImplementedError
+
+    async def fetch_documents(self, index: str, ids: Collection[str]) -> Mapping[str, Document]:
         """Not asked for here."""
         raise NotImplementedError
 

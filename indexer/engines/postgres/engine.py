@@ -19,12 +19,14 @@ import msgspec
 from indexer.engines.base import (
     EngineStatistics,
     EngineUnavailable,
+    FoundIds,
     IndexStatistics,
     SearchResult,
     WriteResult,
     check_fields,
 )
 from indexer.engines.postgres.errors import unavailable_when_away
+from indexer.engines.postgres.figures import FigureWriter
 from indexer.engines.postgres.paging import Page, find_page
 from indexer.engines.postgres.preparing import prepare_tables
 from indexer.engines.postgres.schema import Table
@@ -34,11 +36,12 @@ from indexer.engines.text import parse_query
 from indexer.statements import load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import asyncpg
 
     from indexer.engines.base import (
+        Document,
         IndexDefinition,
         RejectedDocument,
         SearchRequest,
@@ -111,6 +114,18 @@ class PostgresEngine:
         self._counts = None
         return WriteResult(rejected)
 
+    async def put_figures(self, index: str, figures: Mapping[str, Document]) -> Collection[str]:
+        """Set figures in one transaction."""
+        writer = FigureWriter(self._table(index))
+        with unavailable_when_away():
+            async with (
+                self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection,
+                asyncio.timeout(WRITE_SECONDS),
+                connection.transaction(),
+            ):
+                await connection.execute(_SQL["write_settings"])
+                return await writer.put(connection, figures)
+
     async def search(self, request: SearchRequest) -> SearchResult:
         """Answer one page; never raises for what query and filters hold.
 
@@ -119,12 +134,8 @@ class PostgresEngine:
 
         """
         started = self._monotonic()
-        table = self._table(request.index)
-        check_fields(table.definition, request)
-        query = parse_query(request.query)
         page = Page([], 0)
-        if (query.terms or query.is_blank) and all(map(_is_storable, request.filters.values())):
-            plan = plan_search(table, request, query)
+        if (plan := self._plan(request)) is not None:
             with unavailable_when_away():
                 async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
                     page = await self._find(connection, plan)
@@ -133,6 +144,28 @@ class PostgresEngine:
             estimated_total=page.total,
             processing_ms=round((self._monotonic() - started) * 1000),
         )
+
+    async def find_ids(self, request: SearchRequest, among: Collection[str] | None = None) -> FoundIds:
+        """Answer ids; raises as search() does."""
+        plan = self._plan(request, shown="id")
+        if plan is None:
+            return FoundIds([], 0)
+        with unavailable_when_away():
+            async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
+                if among is None:
+                    page = await self._find(connection, plan)
+                    return FoundIds(page.documents, page.total)
+                statement = plan.among(sorted(among))
+                rows = await connection.fetch(statement.sql, *statement.arguments, timeout=SEARCH_SECONDS)
+        return FoundIds([row["id"] for row in rows], len(rows))
+
+    async def fetch_documents(self, index: str, ids: Collection[str]) -> Mapping[str, Document]:
+        """Return documents by id."""
+        statement = f"select id, document from {self._table(index).qualified} where id = any($1::text[])"  # noqa: S608
+        with unavailable_when_away():
+            async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
+                rows = await connection.fetch(statement, list(ids), timeout=SEARCH_SECONDS)
+        return {row["id"]: _decode_document(row["document"]) for row in rows}
 
     async def statistics(self) -> EngineStatistics:
         """Count the documents; an answer may be two seconds old."""
@@ -159,6 +192,15 @@ class PostgresEngine:
 
     async def close(self) -> None:
         """Nothing to give up: the pool is the caller's."""
+
+    def _plan(self, request: SearchRequest, *, shown: str = "document") -> TablePlan | None:
+        """Plan a search; None when nothing can match."""
+        table = self._table(request.index)
+        check_fields(table.definition, request)
+        query = parse_query(request.query)
+        if (query.terms or query.is_blank) and all(map(_is_storable, request.filters.values())):
+            return plan_search(table, request, query, shown=shown)
+        return None
 
     async def _find(self, connection: Connection, plan: TablePlan) -> Page:
         # One snapshot for the count and the page.

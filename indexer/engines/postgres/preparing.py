@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from indexer.engines.postgres.schema import bare_document
 from indexer.statements import load
 
 if TYPE_CHECKING:
@@ -58,7 +59,9 @@ async def _missing(connection: Connection, tables: Mapping[str, Table]) -> list[
             rows = await connection.fetch(_SQL["existing_columns"], table.name)
             columns = {row["name"] for row in rows}
             statements += [
-                table.add_column(name, sql_type) for name, sql_type in table.columns() if name not in columns
+                table.add_column(name, sql_type)
+                for name, sql_type in table.all_columns()
+                if name not in columns
             ]
         else:
             statements.append(table.create())
@@ -79,7 +82,10 @@ async def _outdated(connection: Connection, tables: Mapping[str, Table]) -> list
 
 async def _derive_again(connection: Connection, table: Table, writer: TableWriter) -> None:
     after = ""
-    page = f"select id, document from {table.qualified} where id > $1 order by id limit $2"  # noqa: S608
+    page = (
+        f"select id, {bare_document(table)} as document from {table.qualified} as stored "  # noqa: S608
+        "where id > $1 order by id limit $2"
+    )
     while rows := await connection.fetch(page, after, _DERIVED_AT_ONCE):
         await writer.put(connection, [_decode_document(row["document"]) for row in rows])
         after = rows[-1]["id"]

@@ -16,7 +16,7 @@ from indexer.engines.postgres.lexemes import (
     filter_lexeme,
     short_field_lexemes,
 )
-from indexer.engines.postgres.schema import LIST_FIELDS, Table, quoted
+from indexer.engines.postgres.schema import LIST_FIELDS, Table, kept_on_upsert, quoted
 from indexer.engines.text import clip, field_terms, fold
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class RowMaker:
             raise Unstorable(f"not encodable: {type(error).__name__}") from error
         lexemes, runs = self._texts(document)
         filters = self._filters(document, lexemes)
-        orders = [sort_value(document.get(field)) for field, sort_value in self._sortable]
+        orders = [derive(document.get(field)) for field, derive in self._sortable]
         key = key_of_document(document)
         return (document["id"], key, text, *filters, *orders, SEPARATOR.join(lexemes), "\n".join(runs))
 
@@ -111,9 +111,14 @@ def upsert_statement(table: Table) -> str:
         f"${number}::{_parameter_type(sql_type)}[]" for number, (_, sql_type) in enumerate(columns, start=1)
     )
     selected = ", ".join(_selected(name, sql_type) for name, sql_type in columns)
-    updates = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name, _ in columns if name != "id")
+    kept = kept_on_upsert(table)
+    updates = ", ".join(
+        f"{quoted(name)} = {kept.get(name) or 'excluded.' + quoted(name)}"
+        for name, _ in columns
+        if name != "id"
+    )
     return (
-        f"insert into {table.qualified} ({names}) "  # noqa: S608 - names of ours, values are parameters
+        f"insert into {table.qualified} as stored ({names}) "  # noqa: S608 - names of ours, values are parameters
         f"select {selected} from unnest({parameters}) as given ({names}) "
         f"on conflict (id) do update set {updates}"
     )
@@ -162,6 +167,11 @@ def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) else None
+
+
+def sort_value(kind: FieldType, value: Any) -> Any:
+    """Return what a sort column of this kind holds for a value; None when it is no such value."""
+    return _SORT_VALUE[kind](value)
 
 
 _SORT_VALUE: Final[Mapping[FieldType, Callable[[Any], Any]]] = {

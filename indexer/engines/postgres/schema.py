@@ -87,9 +87,15 @@ class Table:
         yield "search", "tsvector"
         yield "runs", 'text collate "C"'
 
+    def all_columns(self) -> Iterator[tuple[str, str]]:
+        """Yield the columns of a row and those that rows do not bring: see figures.py."""
+        yield from self.columns()
+        if self.definition.figures:
+            yield "figures", "text"
+
     def create(self) -> str:
         """Return the statement that makes the table."""
-        columns = ", ".join(f"{quoted(name)} {sql_type}" for name, sql_type in self.columns())
+        columns = ", ".join(f"{quoted(name)} {sql_type}" for name, sql_type in self.all_columns())
         return f"create table {self.qualified} ({columns}, primary key (id)) with ({_STORAGE})"
 
     def add_column(self, name: str, sql_type: str) -> str:
@@ -121,3 +127,28 @@ def sort_column(field: str) -> str:
 def quoted(name: str) -> str:
     """Write an identifier in SQL."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def bare_document(table: Table) -> str:
+    """Write the document of the row `stored` without its figures, in SQL."""
+    if not table.definition.figures:
+        return "stored.document"
+    return (
+        "case when stored.figures is null then stored.document "
+        "else left(stored.document, length(stored.document) - length(stored.figures) - 2) || '}' end"
+    )
+
+
+def kept_on_upsert(table: Table) -> dict[str, str]:
+    """Return what columns of the row `stored` become in an upsert that does not simply replace them."""
+    if not table.definition.figures:
+        return {}
+    kept = {
+        column: f'coalesce(excluded."{column}", stored."{column}")'
+        for column in map(sort_column, table.definition.figures)
+    }
+    kept["document"] = (
+        "case when stored.figures is null then excluded.document "
+        "else left(excluded.document, -1) || ',' || stored.figures || '}' end"
+    )
+    return kept

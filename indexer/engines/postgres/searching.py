@@ -54,6 +54,8 @@ class TablePlan:
     request: SearchRequest
     tiers: tuple[str, ...]
     substrings: tuple[str, ...]
+    shown: str = "document"
+    """The column that hits are answered with."""
 
     @property
     def is_unconditional(self) -> bool:
@@ -88,11 +90,29 @@ class TablePlan:
                 select id, row_number() over (order by {order}) as place from matched
                 where (select total from counted) < {bound_at} order by {order} {page}
             )
-            select counted.total, stored.document
+            select counted.total, stored.{self.shown} as document
             from counted
             left join page on true
             left join {self.table.qualified} as stored on stored.id = page.id
             order by page.place"""  # noqa: S608 - names of ours, values are parameters
+        return Statement(sql, arguments.values)
+
+    def among(self, ids: Sequence[str]) -> Statement:
+        """Return the ids of those documents that match, in order."""
+        arguments = _Arguments()
+        given = f"{arguments.add(ids)}::text[]"
+        where = self._where(arguments, None, indexed=False)
+        better = " ".join(
+            f"when search @@ {arguments.add(query)}::text::tsquery then {number}"
+            for number, query in enumerate(self.tiers[:-1])
+            if query
+        )
+        tier = f"case {better} else {len(self.tiers)} end, " if better else ""
+        value = f"{self._sort_column} {self._direction} nulls last, " if self._sort_column else ""
+        sql = (
+            f"select id from {self.table.qualified} "  # noqa: S608 - names of ours, values are parameters
+            f"where id = any({given}) and {where} order by {tier}{value}key"
+        )
         return Statement(sql, arguments.values)
 
     def walked(self, tier: int, *, missing: bool, offset: int, limit: int) -> Statement:
@@ -103,7 +123,7 @@ class TablePlan:
         order = "key" if missing or not self._sort_column else f"{self._sort_column} {self._direction}, key"
         page = f"limit {arguments.add(limit)} offset {arguments.add(offset)}"
         sql = (
-            f"select document from {self.table.qualified} "  # noqa: S608 - names of ours, values are parameters
+            f"select {self.shown} as document from {self.table.qualified} "  # noqa: S608 - names of ours
             f"where {where} and {self._presence(missing=missing)} order by {order} {page}"
         )
         return Statement(sql, arguments.values)
@@ -151,7 +171,7 @@ class TablePlan:
         return " and ".join(conditions)
 
 
-def plan_search(table: Table, request: SearchRequest, query: Query) -> TablePlan:
+def plan_search(table: Table, request: SearchRequest, query: Query, *, shown: str = "document") -> TablePlan:
     """Plan a request whose query has been cut. Fields must be filterable and sortable ones of the table."""
     definition = table.definition
     filters = all_of(
@@ -168,6 +188,7 @@ def plan_search(table: Table, request: SearchRequest, query: Query) -> TablePlan
         request=request,
         tiers=(exact,) if exact == loosest else (exact, loosest),
         substrings=tuple(term.substring for term in query.terms if term.substring is not None),
+        shown=shown,
     )
 
 

@@ -1,0 +1,171 @@
+"""Viewer mode: people and communities ranked by what the people whom a viewer follows did (section 7).
+
+Two lists follow each other: what the database ranks, then, with `q`, the other matches as the engine orders
+them. The database alone ranks; the engine is only asked which documents match, and for the documents of one
+page. No filter with thousands of values is sent to it:
+
+* Few matches (fewer than `PROBE`) come whole, as ids, and the database ranks those among them.
+* Of many, the whole ranking is made, the engine is asked which of its ids are `among` the matches, in its own
+  bounded way, and for as many ids of the others as the page is deep.
+
+A page costs one ranking, at most three questions for ids, and its documents. What is ranked but not in the
+engine (it is on its way, or just went) is no hit; until the next tick the total may count it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from indexer.concrnt.uri import owner_of
+from indexer.engines.base import SearchRequest
+from indexer.engines.ids import document_id, key_of_document, key_of_id
+from indexer.engines.indexes import USERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from indexer.api.kinds import SearchKind
+    from indexer.api.parameters import SearchParameters
+    from indexer.engines.base import Engine
+    from indexer.mirror.ranking import Ranked, RankedPage
+
+PROBE: Final = 1_000
+
+
+class Ranking(Protocol):
+    """Whoever can rank for a viewer: whole, a page of it, or those among some subjects."""
+
+    async def people(
+        self,
+        viewer: str,
+        now: datetime,
+        *,
+        among: Sequence[str] | None = None,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> RankedPage:
+        """Followees with entries, best first."""
+        ...
+
+    async def communities(
+        self,
+        viewer: str,
+        now: datetime,
+        *,
+        among: Sequence[str] | None = None,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> RankedPage:
+        """Communities in which followees have entries, best first."""
+        ...
+
+    async def profiles_of(self, people: Sequence[str]) -> Sequence[tuple[str, str]]:
+        """(CCID, key) of every profile of these people."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ViewerPage:
+    """The hits of a page, and how many there are in all."""
+
+    hits: list[dict[str, Any]]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class ViewerSearch:
+    """Answers one search for a viewer, whose parameters name one."""
+
+    engine: Engine
+    ranking: Ranking
+    max_total_hits: int
+    kind: SearchKind
+    asked: SearchParameters
+    now: datetime
+
+    async def page(self) -> ViewerPage:
+        """Find the page. Raises what the engine and the ranking raise when they are away."""
+        offset = min(self.asked.offset, self.max_total_hits)
+        end = min(offset + self.asked.limit, self.max_total_hits)
+        if self.asked.text.strip():
+            return await self._matching(offset, end)
+        # Where no hit may be shown the total is still asked for.
+        page = await self._rank(offset=offset, limit=max(end - offset, 1))
+        total = page.total or (await self._rank(limit=1)).total
+        ranked = {document_id(each.shown): each for each in page.ranked[: end - offset]}
+        return ViewerPage(await self._hits(list(ranked), ranked), total)
+
+    async def _matching(self, offset: int, end: int) -> ViewerPage:
+        request = SearchRequest(
+            self.kind.index,
+            self.asked.text,
+            sort=self.kind.default_sort,
+            limit=min(PROBE, self.max_total_hits),
+        )
+        found = await self.engine.find_ids(request)
+        if len(found.ids) < request.limit:
+            places = await self._ranked_among(found.ids)
+            matching = [each for each in found.ids if each in places]
+            seen, total = found.ids, len(found.ids)
+        else:
+            places = await self._all_ranked()
+            matching = (await self.engine.find_ids(request, places)).ids if places else []
+            seen, total = found.ids, max(found.estimated_total, len(matching))
+            if len(matching) < end and len(seen) < end:
+                # So many that the page is full even if all ranked ones are among them.
+                seen = (await self.engine.find_ids(replace(request, limit=end))).ids
+        # Stable: profiles of one person keep the engine's order.
+        matching.sort(key=lambda each: places[each][0])
+        others = [each for each in seen if each not in places]
+        page = (matching + others)[offset:end]
+        return ViewerPage(
+            await self._hits(page, {each: ranked for each, (_, ranked) in places.items()}), total
+        )
+
+    async def _ranked_among(self, ids: Sequence[str]) -> dict[str, tuple[int, Ranked]]:
+        """Return the place of each of these documents that is ranked."""
+        subjects = await self._subjects(ids)
+        page = await self._rank(among=sorted(set(subjects.values())))
+        places = {each.subject: (place, each) for place, each in enumerate(page.ranked)}
+        return {each: places[subject] for each, subject in subjects.items() if subject in places}
+
+    async def _all_ranked(self) -> dict[str, tuple[int, Ranked]]:
+        """Return the place of every document that is ranked; all profiles of a person have one place."""
+        page = await self._rank()
+        places = {each.subject: (place, each) for place, each in enumerate(page.ranked)}
+        if self.kind.index != USERS:
+            return {document_id(key): place for key, place in places.items()}
+        profiles = await self.ranking.profiles_of(list(places))
+        return {document_id(key): places[person] for person, key in profiles}
+
+    async def _subjects(self, ids: Sequence[str]) -> dict[str, str]:
+        """Return whom or what each document shows; an id that is a digest is looked up."""
+        keys = {each: key_of_id(each) for each in ids}
+        digests = [each for each, key in keys.items() if key is None]
+        if digests:
+            documents = await self.engine.fetch_documents(self.kind.index, digests)
+            keys |= {each: key_of_document(document) for each, document in documents.items()}
+        by_owner = self.kind.index == USERS
+        return {each: owner_of(key) if by_owner else key for each, key in keys.items() if key is not None}
+
+    async def _rank(
+        self, *, among: Sequence[str] | None = None, offset: int = 0, limit: int | None = None
+    ) -> RankedPage:
+        assert self.asked.viewer is not None
+        rank = self.ranking.people if self.kind.index == USERS else self.ranking.communities
+        return await rank(self.asked.viewer, self.now, among=among, offset=offset, limit=limit)
+
+    async def _hits(self, page: Sequence[str], ranked: Mapping[str, Ranked]) -> list[dict[str, Any]]:
+        documents = await self.engine.fetch_documents(self.kind.index, page) if page else {}
+        return [_shown(documents[each], ranked.get(each)) for each in page if each in documents]
+
+
+def _shown(document: dict[str, Any], ranked: Ranked | None) -> dict[str, Any]:
+    if ranked is None:
+        return document
+    shown = {**document, "followeeScore": ranked.score, "followeePostCount30d": ranked.posts}
+    if ranked.top_authors is not None:
+        shown["topAuthors"] = list(ranked.top_authors)
+    return shown

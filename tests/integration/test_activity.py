@@ -1,0 +1,148 @@
+"""Activity from feeds to answers, in the real house (cases C20, C38, C50)."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from indexer.app import fetch_activity
+from indexer.simulation.scripted import (
+    ALICE,
+    ALPHA,
+    BETA,
+    BOB,
+    SEED,
+    ack,
+    community,
+    community_key,
+    delete,
+    post,
+    post_key,
+    profile,
+    profile_key,
+    reference,
+    scripted_network,
+)
+from tests.integration.eventually import eventually
+from tests.integration.house import running_house, settings_of
+
+if TYPE_CHECKING:
+    from tests.integration.house import Running
+
+pytestmark = pytest.mark.anyio
+
+RECEIVED = "2025-03-01T00:00:00Z"
+
+
+def _in(**span: float) -> str:
+    return (datetime.now(UTC) + timedelta(**span)).isoformat().replace("+00:00", "Z")
+
+
+async def _only(running: Running, kind: str, **parameters: str) -> dict[str, Any]:
+    hits = await running.search(kind, **parameters)
+    return hits[0] if len(hits) == 1 else {}
+
+
+@pytest.mark.parametrize("half_life", ["1h", "168h"])
+async def test_posts_from_the_future_count_as_one_each(database_url: str, half_life: str) -> None:
+    """C20: those that servers let pass count as exactly 1, today; 2099 and the year 9999 harm only themselves."""
+    async with scripted_network(SEED, ALPHA, BETA) as network:
+        ahead = [_in(minutes=3), _in(hours=23)]
+        refused = ["2099-01-01T00:00:00Z", "9999-12-31T00:00:00Z", "0001-01-02T00:00:00Z"]
+        network[ALPHA].receive(
+            RECEIVED,
+            profile(ALICE, username="ありす"),
+            profile(BOB),
+            *[post(ALICE, str(number), "a", created_at=at) for number, at in enumerate([*ahead, *refused])],
+            post(BOB, "1", "a", created_at=_in(hours=-1)),
+            delete(post_key(BOB, "*"), author=BOB, created_at="2099-01-01T00:00:00Z"),
+        )
+        crawl = {"activityInterval": "200ms", "activityHalfLife": half_life}
+        settings = settings_of(SEED, network.host_overrides, database_url, crawl=crawl)
+        async with running_house(settings) as running:
+            await running.drained(ALPHA)
+            alice = await eventually(
+                lambda: _only(running, "users", owner=ALICE), until=lambda hit: hit.get("postCount30d") == 2
+            )
+            assert alice["activityScore"] == 2.0
+            assert "activityBasis" not in alice
+            assert len(alice["activityHistory"]) == 30
+            assert alice["activityHistory"][-1]["posts"] == 2
+            assert datetime.fromisoformat(alice["lastPostAt"]) == datetime.fromisoformat(ahead[1])
+            bob = await eventually(
+                lambda: _only(running, "users", owner=BOB), until=lambda hit: "activityScore" in hit
+            )
+            hour = 2.0 ** (-1 / (1 if half_life == "1h" else 168))
+            assert bob["activityScore"] == pytest.approx(hour, rel=0.01)
+            for order in ("activityScore", "lastPostAt", "postCount7d", "postCount30d"):
+                for direction, owners in (("desc", [ALICE, BOB]), ("asc", [BOB, ALICE])):
+                    hits = await running.search("users", sort=f"{order}:{direction}")
+                    assert [hit["owner"] for hit in hits] == owners
+            assert len(await running.search("posts")) == 3
+            samples = await running.metrics()
+            ticked = frozenset({("subject", "user"), ("result", "ok")})
+            assert samples["crawler_activity_refreshes_total", ticked] > 0
+
+
+async def test_from_a_post_to_a_viewers_answer(database_url: str) -> None:
+    """Follows, entries and their deletes reach numbers and rankings over HTTP, and the explanation agrees."""
+    cats = community_key(ALPHA, "cats")
+    async with scripted_network(SEED, ALPHA, BETA) as network:
+        network[ALPHA].receive(
+            RECEIVED,
+            profile(ALICE, username="猫"),
+            community(ALPHA, "cats", author=ALICE, name="猫の広場"),
+            post(ALICE, "1", "a", created_at=_in(days=-7)),
+            reference(cats, post_key(ALICE, "1"), author=ALICE, created_at=_in(days=-7)),
+        )
+        network[BETA].receive(RECEIVED, ack(BOB, ALICE))
+        settings = settings_of(
+            SEED, network.host_overrides, database_url, crawl={"activityInterval": "200ms"}
+        )
+        async with running_house(settings) as running:
+            await running.drained(ALPHA, BETA)
+            hit = await eventually(
+                lambda: _only(running, "communities", cckv=cats),
+                until=lambda found: found.get("postCount30d") == 1,
+            )
+            assert hit["activityScore"] == pytest.approx(0.5, rel=1e-3)
+            assert hit["activityHistory"][-8] == {**hit["activityHistory"][-8], "posts": 1, "authors": 1}
+
+            for kind, key in (("users", profile_key(ALICE)), ("communities", cats)):
+                for query in ("", "猫"):
+                    (ranked,) = await eventually(
+                        lambda kind=kind, query=query: running.search(kind, query, viewer=BOB),  # type: ignore[misc]
+                        until=lambda hits: len(hits) == 1 and "followeeScore" in hits[0],
+                    )
+                    assert (ranked["cckv"], ranked["followeePostCount30d"]) == (key, 1)
+                    assert ranked["followeeScore"] == pytest.approx(0.5, rel=1e-3)
+            assert ranked["topAuthors"] == [ALICE]
+            assert (
+                await running.api.get(f"/api/v1/search/users?viewer={BOB}&sort=createdAt")
+            ).status_code == 400
+            assert (await running.api.get("/api/v1/search/users?viewer=x")).status_code == 400
+
+            for subject in (ALICE, cats):
+                told = await fetch_activity(settings, subject)
+                (entry,) = told["entries"]
+                assert entry["weight"] == pytest.approx(0.5, rel=1e-3)
+                assert told["stored"]["activityScore"] == pytest.approx(
+                    math.fsum(each["weight"] for each in told["entries"]), rel=1e-6
+                )
+                assert told["stored"]["inSearchEngine"] is True
+
+            network[ALPHA].receive(_in(), delete(post_key(ALICE, "1"), author=ALICE, created_at=_in()))
+            await eventually(
+                lambda: _only(running, "communities", cckv=cats),
+                until=lambda found: found.get("activityScore") == 0,
+            )
+            gone = await eventually(
+                lambda: _only(running, "users"), until=lambda one: one.get("activityScore") == 0
+            )
+            assert "lastPostAt" not in gone
+            assert await running.search("users", viewer=BOB) == []
+            assert await running.search("communities", viewer=BOB) == []
+            assert running.is_alive
