@@ -80,20 +80,34 @@ from (
 ) as e
 """
 
-# The plain formula over everything, in one statement, stored in a table.
+# The plain formula over everything, in one statement, stored in a table: the same numbers that a tick keeps.
 _PLAIN = f"""
 insert into plain
-select
-  subject, sum(power(2::float8, -extract(epoch from $1 - at)::float8 / {HALF_LIFE})) filter (where at >= $1
-  - interval '30 days'), count(*) filter (where at >= $1 - interval '30 days'), count(*) filter (where at >=
-  $1 - interval '7 days'), count(distinct author) filter (where at >= $1 - interval '7 days'), max(at),
-  (select array_agg(h) from unnest(array_agg(at::date)) as h where h >= $1::date - 29)
-from (
+with entries as (
   select author as subject, author, first_created_at as at from mirror.records where schema = '{POST}'
   union all
   select parent, author, first_created_at from mirror.records where strpos(owner, '.') > 0
-) as entries
-group by subject
+), days as (
+  select subject, at::date as day, count(*) as posts, count(distinct author) as authors
+  from entries where at >= $1::date - 29 group by subject, at::date
+), histories as (
+  select subject, array_agg(day order by day) as days, array_agg(posts order by day) as posts,
+    array_agg(authors order by day) as authors
+  from days group by subject
+), sums as (
+  select
+    subject,
+    sum(power(2::float8, -date_part('epoch', $1 - at) / {HALF_LIFE}))
+      filter (where at >= $1 - interval '30 days') as score,
+    count(*) filter (where at >= $1 - interval '30 days') as posts_30d,
+    count(*) filter (where at >= $1 - interval '7 days') as posts_7d,
+    count(distinct author) filter (where at >= $1 - interval '7 days') as authors_7d,
+    max(at) as last_at
+  from entries
+  group by subject
+)
+select s.subject, s.score, s.posts_30d, s.posts_7d, s.authors_7d, s.last_at, h.days, h.posts, h.authors
+from sums s left join histories h using (subject)
 """
 
 
@@ -135,7 +149,8 @@ async def _fill(database: Database, people: int, entries: int) -> None:
     await database.execute(
         "insert into mirror.acks (acker, ackee, schema, valid, created_at, cdid, source)"
         f" select $1, 'con' || lpad(n::text, 39, '0'), '{FOLLOW}', true, $2, 'a', 's'"
-        " from (select distinct ceil(random() * $3)::int as n from generate_series(1, 5200)) as chosen limit 5000",
+        " from (select distinct ceil(random() * $3)::int as n from generate_series(1, 5200)) as chosen"
+        " limit 5000",
         VIEWER,
         NOW,
         people,
@@ -163,7 +178,7 @@ async def _index(engine: PostgresEngine, people: int) -> None:
 
 
 async def _change(database: Database, people: int, changes: int, round_: int, share: int) -> None:
-    """New entries (half), deletes and older copies (a quarter each) by one in `share` of the people."""
+    """New entries (nine in ten), deletes and older copies (the rest) by one in `share` of the people."""
     active = f"(right(author, 12)::bigint % {share}) = {round_ % share}"
     await database.execute(
         _FILL,
@@ -176,17 +191,17 @@ async def _change(database: Database, people: int, changes: int, round_: int, sh
         round_ % share,
     )
     chosen = (
-        "select key from mirror.records where author like 'con%' and first_created_at > $1 and key like '%/e%'"
-        f" and {active} order by random() limit $2"
+        "select key from mirror.records where author like 'con%' and first_created_at > $1"
+        f" and key like '%/e%' and {active} order by random() limit $2"
     )
     await database.execute(
-        f"delete from mirror.records where key in ({chosen})", NOW - timedelta(days=29), changes // 4
+        f"delete from mirror.records where key in ({chosen})", NOW - timedelta(days=29), changes // 20
     )
     await database.execute(
         "update mirror.records set first_created_at = first_created_at - interval '1 hour'"
         f" where key in ({chosen})",
         NOW - timedelta(days=29),
-        changes // 4,
+        changes // 20,
     )
 
 
@@ -226,7 +241,7 @@ async def _ticks(database: Database, engine: PostgresEngine, people: int, entrie
 async def _plain(database: Database, now: datetime) -> float:
     await database.execute(
         "drop table if exists plain; create table plain (subject text primary key, score float8, n30 int,"
-        " n7 int, a7 int, last_at timestamptz, days date[])"
+        " n7 int, a7 int, last_at timestamptz, days date[], posts bigint[], authors bigint[])"
     )
     return await _timed(lambda: database.execute(_PLAIN, now))
 

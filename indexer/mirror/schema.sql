@@ -252,8 +252,9 @@ create table mirror.activity_days (
   subject text collate "C" not null,
   day date not null,
   posts integer not null,
-  -- distinct, of communities only
+  -- of communities only: the distinct authors, and how many they are
   authors text[],
+  author_count integer not null,
   oldest_at timestamptz not null,
   newest_at timestamptz not null,
   weight double precision not null,

@@ -48,7 +48,7 @@ async def _only(running: Running, kind: str, **parameters: str) -> dict[str, Any
 
 @pytest.mark.parametrize("half_life", ["1h", "168h"])
 async def test_posts_from_the_future_count_as_one_each(database_url: str, half_life: str) -> None:
-    """C20: those that servers let pass count as exactly 1, today; 2099 and the year 9999 harm only themselves."""
+    """C20: those that servers let pass count as exactly 1, today; 2099 and 9999 harm only themselves."""
     async with scripted_network(SEED, ALPHA, BETA) as network:
         ahead = [_in(minutes=3), _in(hours=23)]
         refused = ["2099-01-01T00:00:00Z", "9999-12-31T00:00:00Z", "0001-01-02T00:00:00Z"]

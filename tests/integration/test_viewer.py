@@ -161,7 +161,7 @@ async def test_communities_by_the_followees_entries(database_url: str) -> None:
 
 
 async def test_with_a_query_ranked_matches_come_first(database_url: str) -> None:
-    """Every matching profile of a ranked person is a hit; then the others by relevance; the total counts all."""
+    """Every matching profile of a ranked person is a hit; the others follow; the total counts all."""
     async with viewing(database_url) as see:
         await see.arrive(
             profile(ALICE, username="猫"), profile(ALICE, name="alt", username="猫 好き"), profile(BOB,
@@ -224,8 +224,10 @@ async def _many(see: Viewing, ranked: int, others: int) -> list[str]:
     )  # fmt: skip
     await see.mirror.database.execute(
         "insert into mirror.records (key, owner, author, schema, parent, source, cdid, created_at,"
-        " first_created_at, signed) select 'cckv://' || p || '/posts/1', p, p, $2, 'cckv://' || p || '/posts',"
-        " 's', 'p' || p, $3, $3::timestamptz - n * interval '1 minute', '{}' from unnest($1::text[]) with ordinality u (p, n)",
+        " first_created_at, signed)"
+        " select 'cckv://' || p || '/posts/1', p, p, $2, 'cckv://' || p || '/posts',"
+        " 's', 'p' || p, $3, $3::timestamptz - n * interval '1 minute', '{}'"
+        " from unnest($1::text[]) with ordinality u (p, n)",
         people[:ranked], wire.MARKDOWN, NOW,
     )  # fmt: skip
     await see.mirror.database.execute(
@@ -282,13 +284,15 @@ async def test_the_database_ranks_by_index(database_url: str) -> None:
         await mirror.database.execute(
             "insert into mirror.records (key, owner, author, schema, parent, source, cdid, created_at,"
             " first_created_at, signed)"
-            " select 'cckv://a.example/c/' || n % 300 || '/' || n, 'a.example', 'con' || lpad((n % 9000)::text, 39, '0'),"
-            "  $1, 'cckv://a.example/c/' || n % 300, 's', 'c' || n, $2, $2, 'x' from generate_series(1, 40000) n",
+            " select 'cckv://a.example/c/' || n % 300 || '/' || n, 'a.example',"
+            "  'con' || lpad((n % 9000)::text, 39, '0'), $1, 'cckv://a.example/c/' || n % 300, 's', 'c' || n,"
+            "  $2, $2, 'x' from generate_series(1, 40000) n",
             wire.REFERENCE, NOW - timedelta(days=1),
         )  # fmt: skip
         await mirror.database.execute(
-            "insert into mirror.acks select 'con' || lpad(v::text, 39, 'v'), 'con' || lpad((v * 40 + n)::text, 39, '0'),"
-            " $1, true, $2, 'c', 's' from generate_series(1, 200) v, generate_series(1, 40) n",
+            "insert into mirror.acks select 'con' || lpad(v::text, 39, 'v'),"
+            " 'con' || lpad((v * 40 + n)::text, 39, '0'), $1, true, $2, 'c', 's'"
+            " from generate_series(1, 200) v, generate_series(1, 40) n",
             wire.FOLLOW, NOW,
         )  # fmt: skip
         for kind in SubjectKind:

@@ -36,11 +36,14 @@ with taken as (
   ) as e
   where s.day >= $4
 ), put as (
-  insert into mirror.activity_days as d (subject, day, posts, authors, oldest_at, newest_at, weight)
-  select subject, day, posts, authors, oldest_at, newest_at, weight from counted where posts > 0
+  insert into mirror.activity_days as d (
+    subject, day, posts, authors, author_count, oldest_at, newest_at, weight
+  )
+  select subject, day, posts, authors, coalesce(cardinality(authors), 0), oldest_at, newest_at, weight
+  from counted where posts > 0
   on conflict (subject, day) do update set
-    posts = excluded.posts, authors = excluded.authors, oldest_at = excluded.oldest_at,
-    newest_at = excluded.newest_at, weight = excluded.weight
+    posts = excluded.posts, authors = excluded.authors, author_count = excluded.author_count,
+    oldest_at = excluded.oldest_at, newest_at = excluded.newest_at, weight = excluded.weight
 ), emptied as (
   delete from mirror.activity_days d using counted c
   where c.posts = 0 and d.subject = c.subject and d.day = c.day
@@ -61,9 +64,9 @@ delete from mirror.activity_days where subject = any($1::text[])
 
 -- name: count_days
 -- Count every day of these subjects from $4 on. $2 half-life in seconds, $3 post schemas.
-insert into mirror.activity_days (subject, day, posts, authors, oldest_at, newest_at, weight)
+insert into mirror.activity_days (subject, day, posts, authors, author_count, oldest_at, newest_at, weight)
 select
-  s.subject, r.day, count(*)::integer, {authors}, min(r.first_created_at), max(r.first_created_at),
+  s.subject, r.day, count(*)::integer, {authors}, coalesce(cardinality({authors}), 0), min(r.first_created_at), max(r.first_created_at),
   sum(power(2::float8, greatest(date_part('epoch', r.first_created_at - r.newest_at) / $2, -1000)))
 from unnest($1::text[]) as s (subject)
 cross join lateral (
@@ -125,9 +128,9 @@ with s as materialized (
       bool_or(d.day = $10) as has_month, bool_or(d.day = $11) as has_week,
       array_agg(d.day) filter (where d.day >= $8) as days,
       array_agg(d.posts) filter (where d.day >= $8) as day_posts,
-      array_agg(coalesce(cardinality(d.authors), 0)) filter (where d.day >= $8) as day_authors
+      array_agg(d.author_count) filter (where d.day >= $8) as day_authors
     from (
-      select d.day, d.posts, d.authors, d.oldest_at, d.newest_at, d.weight
+      select d.day, d.posts, d.author_count, d.oldest_at, d.newest_at, d.weight
       from mirror.activity_days d
       where d.subject = s.subject and d.day >= least($8::date, $10::date) and d.day <= s.last_whole_day
       order by d.day
