@@ -96,13 +96,14 @@ class ActivityKeeper:
         return touched
 
     async def _tick_over(self, kind: SubjectKind, now: datetime) -> int:
-        started, result, touched = time.perf_counter(), "error", 0
+        started, touched = time.perf_counter(), 0
         try:
             while subjects := await self._activity.refresh(kind, now):
                 touched += subjects
-            result = "ok"
-        finally:
-            self._metrics.activity_refreshed(kind.value, result, time.perf_counter() - started)
+        except Exception:
+            self._metrics.activity_refreshed(kind.value, "error", time.perf_counter() - started)
+            raise
+        self._metrics.activity_refreshed(kind.value, "ok", time.perf_counter() - started)
         return touched
 
     async def _recount(self, now: datetime) -> None:

@@ -28,6 +28,10 @@ _TEXTS = {
     "posts": ("body",),
 }
 _TYPES = {"users": "user", "communities": "community", "posts": "post"}
+_NOT_COMPARED = frozenset(
+    {"cckv", "createdAt", "indexedAt", "activityScore", "postCount7d", "postCount30d", "activeAuthors7d"}
+    | {"lastPostAt", "activityHistory"}
+)
 _LISTS = {"users": ("subprofiles", "badges"), "communities": (), "posts": ()}
 
 Documents = dict[str, dict[str, Any]]
@@ -71,7 +75,7 @@ def _key_of(identifier: str) -> str:
 
 def _seen_document(hit: dict[str, Any], kind: str) -> dict[str, Any]:
     """A hit without what the model knows nothing of, its time as a number."""
-    seen = {name: value for name, value in hit.items() if name not in ("cckv", "createdAt", "indexedAt")}
+    seen = {name: value for name, value in hit.items() if name not in _NOT_COMPARED}
     assert hit["createdAt"].endswith("Z")
     assert hit["indexedAt"].endswith("Z")
     moment = datetime.fromisoformat(hit["createdAt"]) - datetime(1970, 1, 1, tzinfo=UTC)
