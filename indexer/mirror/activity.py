@@ -51,7 +51,7 @@ _DOMAIN_OWNED: Final = (
 _PARTS: Final[Mapping[SubjectKind, Mapping[str, str]]] = {
     SubjectKind.COMMUNITY: {
         "{entries}": f"r.parent = s.subject and {_DOMAIN_OWNED}",
-        "{authors}": "array_agg(distinct r.author)",
+        "{authors}": "array_agg(distinct hashtextextended(r.author, 0))",
         "{authors_7d}": """(
             select count(distinct x.author)::integer
             from (
@@ -66,7 +66,7 @@ _PARTS: Final[Mapping[SubjectKind, Mapping[str, str]]] = {
     },
     SubjectKind.USER: {
         "{entries}": "r.author = s.subject and r.schema = any($3::text[])",
-        "{authors}": "null::text[]",
+        "{authors}": "null::bigint[]",
         "{authors_7d}": "null::integer",
         "{profile}": """(
             select coalesce(min(p.key) filter (where p.key like '%/main'), min(p.key))

@@ -20,8 +20,8 @@ create table mirror.activity_days (
   subject text collate "C" not null,
   day date not null,
   posts integer not null,
-  -- of communities only: the distinct authors, and how many they are
-  authors text[],
+  -- of communities only: 64-bit hashes of the distinct authors, and how many they are
+  authors bigint[],
   author_count integer not null,
   oldest_at timestamptz not null,
   newest_at timestamptz not null,
