@@ -9,6 +9,7 @@ pools, and at last the embedded server, when nobody else holds it.
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -30,10 +31,12 @@ from indexer.api.statistics import statistics_answer
 from indexer.concrnt.client import PeerClient, user_agent
 from indexer.engines.base import EngineUnavailable
 from indexer.engines.indexes import INDEXES
+from indexer.engines.meilisearch import MeilisearchEngine
 from indexer.engines.postgres import PostgresEngine
 from indexer.errors import ExpectedError, unwrapped
 from indexer.instruments import Instruments, MirrorFigures
 from indexer.mirror.activity import Activity, Counting
+from indexer.mirror.builds import Build, Builds
 from indexer.mirror.database import Database, StoreUnavailable
 from indexer.mirror.embedded import EmbeddedServerError, start_embedded
 from indexer.mirror.lock import role as role_lease
@@ -46,9 +49,10 @@ from indexer.mirror.trust import OpenQuestions
 from indexer.observability.logging import setup_logging
 from indexer.observability.metrics import Metrics, PoolState
 from indexer.observability.tracing import setup_tracing
+from indexer.projection.building import IndexKeeper
 from indexer.projection.figures import FigureDelivery
 from indexer.projection.kinds import Kinds
-from indexer.projection.projector import Projector
+from indexer.projection.projector import BatchLimits, Projector
 from indexer.replication.discovery import Discovery, DiscoverySettings
 from indexer.replication.feeds import Feeds
 from indexer.replication.follower import Follower, FollowerSettings
@@ -60,16 +64,21 @@ from indexer.replication.trust import TrustMode
 from indexer.replication.writer import PageWriter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 
     from indexer.api.serving import Listener
     from indexer.config import Settings
+    from indexer.engines.base import BuildingEngine, Engine
 
 log = structlog.get_logger(__name__)
 
 _SEARCH_CONNECTIONS = 6
 _SPARE_CONNECTIONS = 6
 _RETRY_SECONDS = 5.0
+_PREPARE_SECONDS = 60.0
+_BUILD_LOOK_SECONDS = 0.5
+_MEILISEARCH_LIMITS = BatchLimits(marks=10_000, bytes=32 * 1024 * 1024, in_flight=3)
+"""It works on few large tasks far faster than on many small ones."""
 
 
 def utc_now() -> datetime:
@@ -141,8 +150,8 @@ class House:
 
     settings: Settings
     database: Database
-    search_engine: PostgresEngine
-    projecting_engine: PostgresEngine
+    search_engine: Engine
+    projecting_engine: BuildingEngine
     servers: Servers
     residents: Residents | None
     queue: ProjectionQueue
@@ -152,6 +161,8 @@ class House:
     discovery: Discovery
     schedule: Schedule
     projector: Projector
+    keeper: IndexKeeper
+    builds: Builds
     activity: ActivityKeeper
     ranking: ViewerRanking
     roles: frozenset[Role] = ALL_ROLES
@@ -193,12 +204,30 @@ class House:
             if self.residents is not None:
                 loops.append(("residents", self._in_turn("residents", self.residents.run)))
         if Role.PROJECT in self.roles:
-            loops.append(("projector", self._in_turn("projection", self.projector.run)))
+            loops.append(("projector", self.project()))
         if Role.ACTIVITY in self.roles:
             loops.append(("activity", self._in_turn("activity", self.activity.run)))
         if Role.FOLLOW not in self.roles:
             loops.append(("known hosts", self._know_hosts()))
+        loops.append(("search engine", self._prepare_search()))
         return loops
+
+    async def project(self) -> None:
+        """Project and keep the indexes whole, whenever it is this process's turn."""
+
+        async def work() -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.projector.run(), name="projector")
+                group.create_task(self.keeper.run(), name="index keeper")
+
+        await self._in_turn("projection", work)
+
+    async def _prepare_search(self) -> None:
+        """Have the engine that answers prepared, also when it was away at the start."""
+        is_prepared = True
+        while True:
+            await asyncio.sleep(_PREPARE_SECONDS if is_prepared else _RETRY_SECONDS)
+            is_prepared = await _prepare(self.search_engine)
 
     async def _in_turn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do what one process at a time does, whenever it is this one's turn. Raises what the work raised."""
@@ -321,9 +350,32 @@ async def open_house(settings: Settings) -> AsyncIterator[House]:
         if judge is not None:
             stack.callback(judge.close)
         house = _wire(settings, database, searching, peers, instruments, judge=judge)
-        await house.projecting_engine.prepare(INDEXES)
-        await house.search_engine.prepare(INDEXES)
+        stack.push_async_callback(house.search_engine.close)
+        stack.push_async_callback(house.projecting_engine.close)
+        await _prepare(house.search_engine)
+        if await _prepare(house.projecting_engine):
+            with suppress(EngineUnavailable, StoreUnavailable):
+                await house.keeper.look()
         yield house
+
+
+async def _prepare(engine: Engine) -> bool:
+    """Put the engine's indexes in place; when it is away, everything else goes on without it."""
+    try:
+        await engine.prepare(INDEXES)
+    except EngineUnavailable as error:
+        log.warning("the search engine is away; what is read is kept for it", why=str(error))
+        return False
+    return True
+
+
+def make_engine(settings: Settings, database: Database) -> BuildingEngine:
+    """The search engine that the settings ask for."""
+    backends = settings.backends
+    max_hits = settings.search.max_total_hits
+    if backends.meili_host:
+        return MeilisearchEngine(backends.meili_host, backends.meili_api_key, max_hits)
+    return PostgresEngine(database.pool, max_hits)
 
 
 def _peers(settings: Settings, instruments: Instruments) -> PeerClient:
@@ -361,8 +413,6 @@ def _wire(
         ProjectionQueue(database),
         Feeds(peers),
     )
-    max_hits = settings.search.max_total_hits
-    projecting_engine = PostgresEngine(database.pool, max_hits)
     page_writer = PageWriter(database, schemas=schemas, trust=judge, on_marked=queue.notify)
     residents = None
     if judge is not None:
@@ -377,6 +427,22 @@ def _wire(
             metrics=instruments,
             clock=utc_now,
         )
+    projecting_engine = make_engine(settings, database)
+    kinds = Kinds(
+        profile_schemas=crawl.profile_schemas,
+        community_schemas=crawl.community_schemas,
+        post_schemas=crawl.post_schemas,
+    )
+    projector = Projector(
+        queue,
+        projecting_engine,
+        kinds,
+        dead_letter=_bury(queue),
+        metrics=instruments,
+        unavailable=(StoreUnavailable,),
+        limits=_MEILISEARCH_LIMITS if settings.backends.meili_host else None,
+    )
+    builds = Builds(database, projecting_engine.name)
     follower = Follower(
         feeds,
         page_writer,
@@ -404,7 +470,7 @@ def _wire(
     return House(
         settings=settings,
         database=database,
-        search_engine=PostgresEngine(searching.pool, max_hits),
+        search_engine=make_engine(settings, searching),
         projecting_engine=projecting_engine,
         servers=servers,
         residents=residents,
@@ -422,18 +488,17 @@ def _wire(
             clock=utc_now,
             discover=discovery.add,
         ),
-        projector=Projector(
-            queue,
+        projector=projector,
+        keeper=IndexKeeper(
             projecting_engine,
-            Kinds(
-                profile_schemas=crawl.profile_schemas,
-                community_schemas=crawl.community_schemas,
-                post_schemas=crawl.post_schemas,
-            ),
-            dead_letter=_bury(queue),
-            metrics=instruments,
+            INDEXES,
+            projector,
+            builds,
+            kinds,
             unavailable=(StoreUnavailable,),
+            swapped=delivery.index_was_built,
         ),
+        builds=builds,
         activity=ActivityKeeper(
             activity,
             deliver=delivery.deliver,
@@ -517,8 +582,6 @@ async def run_up(
 def _say_what_is_not_built_yet(settings: Settings) -> None:
     if settings.trust.mode.value == "off":
         log.warning("trust.mode is off: every server is believed, whatever it says about anybody")
-    if settings.backends.meili_host:
-        log.warning("Meilisearch is not supported yet: PostgreSQL is the search engine")
 
 
 async def run_migrate(settings: Settings) -> list[str]:
@@ -533,10 +596,50 @@ async def run_migrate(settings: Settings) -> list[str]:
 async def fetch_statistics(settings: Settings) -> dict[str, Any]:
     """What `/api/v1/stats` answers."""
     async with open_for_reading(settings) as database:
-        engine = PostgresEngine(database.pool, settings.search.max_total_hits)
-        await engine.prepare(INDEXES)
-        figures = MirrorFigures(database, layer=settings.crawl.layer)
-        return statistics_answer(await figures.statistics(), engine.name, await engine.statistics())
+        engine = make_engine(settings, database)
+        try:
+            await engine.prepare(INDEXES)
+            figures = MirrorFigures(database, layer=settings.crawl.layer)
+            return statistics_answer(await figures.statistics(), engine.name, await engine.statistics())
+        except EngineUnavailable as error:
+            raise ExpectedError(str(error), code="engine_away") from error
+        finally:
+            await engine.close()
+
+
+async def run_builds(
+    settings: Settings, uids: Sequence[str], *, reason: str, show: Callable[[Sequence[Build]], None]
+) -> list[dict[str, Any]]:
+    """Have indexes built anew and wait until they stand in their places; `show` is called with what is left.
+
+    Whichever process projects does the work: one that runs already, or this one.
+    """
+    began = time.monotonic()
+    ended: dict[str, float] = {}
+    with unwrapped():
+        async with open_house(settings) as house:
+            await house.builds.request(uids, reason, now=utc_now())
+            work = asyncio.create_task(house.project(), name="projection")
+            try:
+                while len(ended) < len(uids):
+                    left = [build for build in await house.builds.builds() if build.index_uid in uids]
+                    now = time.monotonic() - began
+                    present = {build.index_uid for build in left}
+                    ended |= {uid: now for uid in uids if uid not in present and uid not in ended}
+                    show(left)
+                    await asyncio.wait({work}, timeout=_BUILD_LOOK_SECONDS)
+                    if work.done():
+                        work.result()
+            except StoreUnavailable as error:
+                raise ExpectedError(str(error), code="database_away") from error
+            finally:
+                work.cancel()
+                await asyncio.wait({work})
+            sizes = (await house.projecting_engine.statistics()).indexes
+    return [
+        {"index": uid, "documents": sizes[uid].number_of_documents, "seconds": round(ended[uid], 1)}
+        for uid in uids
+    ]
 
 
 async def fetch_servers(settings: Settings) -> list[dict[str, Any]]:

@@ -53,11 +53,16 @@ def _time_left(snapshot: ProgressSnapshot) -> str:
         return "caught up"
     if snapshot.seconds_left is None:
         return "time left unknown"
-    minutes, seconds = divmod(int(snapshot.seconds_left) + 1, 60)
+    return f"about {duration(snapshot.seconds_left)} left"
+
+
+def duration(seconds: float) -> str:
+    """Return a time still to wait, rounded up, in one or two units."""
+    minutes, rest = divmod(int(seconds) + 1, 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
-        return f"about {hours}h{minutes:02d}m left"
-    return f"about {minutes}m{seconds:02d}s left" if minutes else f"about {seconds}s left"
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
 
 
 def invitation(api_url: str) -> str:

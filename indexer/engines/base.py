@@ -35,6 +35,15 @@ class EngineUnavailable(Exception):  # noqa: N818 - a state of the engine, not a
     """The engine is away, or answers too late. Trying again later is right; nothing was lost."""
 
 
+class IndexLost(EngineUnavailable):
+    """An index is gone, or another stands in its place: it has to be filled from the mirror again."""
+
+
+def build_uid(uid: str) -> str:
+    """Return the uid of the index that is built beside a live one, to take its place."""
+    return f"{uid}__build"
+
+
 class FieldType(Enum):
     """How the values of a sortable field compare."""
 
@@ -180,3 +189,33 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Give up what the engine itself opened."""
+
+
+class BuildingEngine(Engine, Protocol):
+    """An engine in which an index can be built beside the live one. Every engine here is one.
+
+    An *identity* tells an index from every other that ever had its uid; it moves with the index when two are
+    swapped. Who remembers it notices that an index was lost, and whether a swap has happened.
+    """
+
+    @property
+    def shape(self) -> str:
+        """What the stored form of a document depends on; another shape means that all are written again."""
+
+    async def identities(self) -> Mapping[str, str]:
+        """Tell the identity of every prepared index and of every build that is there."""
+
+    async def begin_build(self, uid: str) -> str:
+        """Make an empty index beside ``uid`` and return its identity; one left over from before goes.
+
+        From now on :meth:`Engine.write` takes :func:`build_uid` as well.
+        """
+
+    async def swap_build(self, uid: str) -> None:
+        """Put the build in the live index's place, at one instant for searches. The old index goes.
+
+        No write may be under way.
+        """
+
+    async def drop_build(self, uid: str) -> None:
+        """Remove what is left of a build; that nothing is there is no error."""

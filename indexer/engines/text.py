@@ -31,7 +31,7 @@ from unicodedata import normalize
 import regex  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 TEXT_VERSION: Final = 1
 """Raised when folding or cutting changes: what was indexed before then has to be derived again."""
@@ -158,6 +158,30 @@ def field_terms(text: str) -> FieldTerms:
         else:
             lexemes.update(_symbol_lexemes(symbol))
     return FieldTerms(lexemes, runs)
+
+
+def field_tokens(text: str) -> Iterator[tuple[TermKind, Sequence[str]]]:
+    """Cut one field of a document into its tokens, in their order.
+
+    A word is one text, a run its characters as people see them, a symbol itself and, when it has one, its
+    form without skin tone.
+    """
+    if text.isascii():
+        for word in _ASCII_WORD.findall(text[:INDEXED_CHARACTERS].lower()):
+            yield TermKind.WORD, (word[:MAX_WORD_CHARACTERS],)
+        return
+    for run, word, symbol in _TOKEN.findall(clip(fold(clip(text, INDEXED_CHARACTERS)), INDEXED_CHARACTERS)):
+        if run:
+            yield TermKind.RUN, _units(run)
+        elif word:
+            yield TermKind.WORD, (clip(word, MAX_WORD_CHARACTERS),)
+        else:
+            yield TermKind.SYMBOL, _symbol_lexemes(symbol)
+
+
+def term_units(term: Term) -> Sequence[str]:
+    """Return the characters that a run of a query asks for, one after the other."""
+    return _units(term.substring or term.lexemes[0])
 
 
 def _ascii_words(folded: str) -> set[str]:

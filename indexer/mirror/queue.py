@@ -105,7 +105,7 @@ class ProjectionQueue:
         """The oldest marks with the current state of their keys, in one snapshot. Claims nothing."""
         self._marked.clear()
         rows = await self._database.fetch(_SQL["take_marks"], limit, max_bytes, list(excluding))
-        return [_queued(row) for row in rows]
+        return [queued_key(row) for row in rows]
 
     async def done(self, marks: Sequence[tuple[str, int]], indexed_at: datetime) -> None:
         """Clear marks, each a (key, generation), and note when their records were indexed."""
@@ -131,7 +131,8 @@ class ProjectionQueue:
         self.notify()
 
 
-def _queued(row: asyncpg.Record) -> QueuedKey:
+def queued_key(row: asyncpg.Record) -> QueuedKey:
+    """A row of a key with its state."""
     return QueuedKey(
         key=row["key"],
         generation=row["generation"],

@@ -63,6 +63,11 @@ class FigureDelivery:
             waiting += await self._deliver(batch)
         return waiting
 
+    async def index_was_built(self, uid: str) -> None:
+        """Deliver everything again: what went into the old index in the last moment is not in this one."""
+        if uid in _INDEX_OF.values():
+            await self._activity.deliver_all()
+
     async def _deliver(self, batch: Sequence[Undelivered]) -> int:
         missing: set[str] = set()
         for kind, index in _INDEX_OF.items():

@@ -25,3 +25,7 @@ class Kinds:
     def index_of(self, schema: str) -> str | None:
         """Return the uid of the index of a schema's records, None when they are not indexed."""
         return self._index_of.get(schema)
+
+    def schemas_of(self, index: str) -> list[str]:
+        """Return the schemas of an index's records, in order."""
+        return sorted(schema for schema, uid in self._index_of.items() if uid == index)

@@ -13,6 +13,9 @@ that the batch is searchable. After a crash at any point the marks are still the
 changes nothing. A change that comes in while a batch is under way raises the generation, so its mark
 survives.
 
+Builds: while an index is built beside the live one (``building.py``), its uid is in :attr:`Projector.builds`,
+and what is written into the live index is written into the other as well, in the same batch.
+
 Failures: when the engine or the queue is away, the batch is dropped and read again after a pause of 0.5 s,
 doubled up to 30 s; a document that the engine refuses goes to the dead letters and its mark is cleared.
 Anything else is a mistake of ours and ends :meth:`Projector.run` with that error.
@@ -22,16 +25,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from indexer.engines.base import EngineUnavailable
+from indexer.engines.base import EngineUnavailable, WriteBatch, build_uid
 from indexer.projection.batch import BatchPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 
-    from indexer.engines.base import Engine, WriteBatch, WriteResult
+    from indexer.engines.base import Engine, WriteResult
     from indexer.projection.batch import Marked
     from indexer.projection.kinds import Kinds
 
@@ -88,6 +93,26 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+T = TypeVar("T", bound="Keyed")
+
+
+class Keyed(Protocol):
+    """Something read together with the state of its key."""
+
+    @property
+    def state(self) -> Marked:
+        """The key and its current state."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """How large batches are, and how many are under way at once."""
+
+    marks: int
+    bytes: int
+    in_flight: int
+
+
 class Projector:
     """Drains the queue into an engine until it is cancelled.
 
@@ -100,6 +125,7 @@ class Projector:
         unavailable: the errors of ``marks`` that mean "away, try again".
         clock: the time now, aware.
         sleep: waits so many seconds.
+        limits: how large batches are; None takes the constants above.
 
     """
 
@@ -114,7 +140,11 @@ class Projector:
         unavailable: tuple[type[Exception], ...] = (),
         clock: Callable[[], datetime] = _utc_now,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        limits: BatchLimits | None = None,
     ) -> None:
+        self.builds: set[str] = set()
+        """The uids of the indexes that are built anew; changed only while the projector stands still."""
+        self._limits = limits or BatchLimits(MAX_MARKS, MAX_BYTES, BATCHES_IN_FLIGHT)
         self._marks = marks
         self._engine = engine
         self._kinds = kinds
@@ -124,15 +154,18 @@ class Projector:
         self._clock = clock
         self._sleep = sleep
         self._in_flight: set[str] = set()
+        self._claimed: set[str] = set()
         self._taking = asyncio.Lock()
+        self._reading = asyncio.Lock()
         self._batch_ended = asyncio.Event()
+        self._waiting_for_end: list[asyncio.Future[None]] = []
         self._failures = 0
         self._pause_is_due = False
 
     async def run(self) -> None:
         """Project until cancelled. Raises only what is a mistake of ours (in an ExceptionGroup)."""
         async with asyncio.TaskGroup() as group:
-            for number in range(BATCHES_IN_FLIGHT):
+            for number in range(self._limits.in_flight):
                 group.create_task(self._work(), name=f"projector {number}")
 
     async def project_once(self) -> int:
@@ -170,9 +203,42 @@ class Projector:
                     await self._marks.wait()
 
     async def _take(self) -> Sequence[Marked]:
-        marks = await self._marks.take(MAX_MARKS, MAX_BYTES, self._in_flight)
-        self._in_flight.update(mark.key for mark in marks)
+        async with self._reading:
+            excluded = self._in_flight | self._claimed
+            marks = await self._marks.take(self._limits.marks, self._limits.bytes, excluded)
+            self._in_flight.update(mark.key for mark in marks)
         return marks
+
+    @asynccontextmanager
+    async def standing_still(self) -> AsyncIterator[None]:
+        """While this is open no batch is under way, and none begins."""
+        async with self._reading:
+            while self._in_flight:
+                await self._next_end()
+            yield
+
+    @asynccontextmanager
+    async def claim(self, read: Callable[[], Awaitable[Sequence[T]]]) -> AsyncIterator[Sequence[T]]:
+        """Keep every batch away from some keys, whose state is read when no batch has them in hand.
+
+        ``read`` may be called more than once; the last answer counts.
+        """
+        async with self._reading:
+            found = await read()
+            while not self._in_flight.isdisjoint(each.state.key for each in found):
+                await self._next_end()
+                found = await read()
+            keys = {each.state.key for each in found}
+            self._claimed |= keys
+        try:
+            yield found
+        finally:
+            self._claimed -= keys
+
+    async def _next_end(self) -> None:
+        ended = asyncio.get_running_loop().create_future()
+        self._waiting_for_end.append(ended)
+        await ended
 
     async def _project(self, marks: Sequence[Marked]) -> None:
         try:
@@ -180,6 +246,10 @@ class Projector:
         finally:
             self._in_flight.difference_update(mark.key for mark in marks)
             self._batch_ended.set()
+            for ended in self._waiting_for_end:
+                if not ended.done():
+                    ended.set_result(None)
+            self._waiting_for_end.clear()
 
     async def _write(self, marks: Sequence[Marked]) -> None:
         indexed_at = self._clock()
@@ -189,9 +259,10 @@ class Projector:
             if number % _MARKS_BETWEEN_BREATHS == 0:
                 await asyncio.sleep(0)
         if not plan.is_empty:
-            result = await self._timed_write(plan.batch())
+            result = await self._timed_write(_into_builds(plan.batch(), self.builds))
             for rejected in result.rejected:
-                await self._dead_letter(plan.key_of(rejected.id), rejected.reason)
+                if rejected.index in plan.batch().upserts:  # once, not for the build as well
+                    await self._dead_letter(plan.key_of(rejected.id), rejected.reason)
         await self._marks.done([(mark.key, mark.generation) for mark in marks], indexed_at)
         searchable_at = self._clock()
         for mark in marks:
@@ -209,3 +280,16 @@ class Projector:
             sum(map(len, batch.deletes.values())),
         )
         return result
+
+
+def _into_builds(batch: WriteBatch, builds: Collection[str]) -> WriteBatch:
+    """Return the batch, for the live indexes and for those that are built."""
+    if not builds:
+        return batch
+    upserts, deletes = dict(batch.upserts), dict(batch.deletes)
+    for uid in builds:
+        if uid in upserts:
+            upserts[build_uid(uid)] = upserts[uid]
+        if uid in deletes:
+            deletes[build_uid(uid)] = deletes[uid]
+    return WriteBatch(upserts=upserts, deletes=deletes)

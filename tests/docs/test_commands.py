@@ -43,6 +43,8 @@ def test_the_commands_are_those_of_the_specification() -> None:
         "dead-letters show",
         "dead-letters retry",
         "dead-letters purge",
+        "reindex",
+        "rebuild",
         "migrate",
         "activity show",
         "config check",

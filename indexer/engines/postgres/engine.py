@@ -23,8 +23,10 @@ from indexer.engines.base import (
     IndexStatistics,
     SearchResult,
     WriteResult,
+    build_uid,
     check_fields,
 )
+from indexer.engines.postgres import building
 from indexer.engines.postgres.errors import unavailable_when_away
 from indexer.engines.postgres.figures import FigureWriter
 from indexer.engines.postgres.paging import Page, find_page
@@ -72,6 +74,8 @@ class PostgresEngine:
     """
 
     name = "postgres"
+    shape = "rows"
+    """Rows are derived again by prepare(), so documents need not be written again."""
 
     def __init__(
         self,
@@ -85,6 +89,7 @@ class PostgresEngine:
         self._monotonic = monotonic
         self._tables: dict[str, Table] = {}
         self._writers: dict[str, TableWriter] = {}
+        self._build_identities: dict[str, str] = {}
         self._counts: tuple[float, EngineStatistics] | None = None
 
     async def prepare(self, indexes: Sequence[IndexDefinition]) -> None:
@@ -94,7 +99,9 @@ class PostgresEngine:
         with unavailable_when_away():
             async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
                 await prepare_tables(connection, tables, writers)
-        self._tables, self._writers = tables, writers
+        builds = [(self._tables[name], self._writers[name]) for name in self._build_identities]
+        self._tables = {**tables, **{table.name: table for table, _ in builds}}
+        self._writers = {**writers, **{table.name: writer for table, writer in builds}}
 
     async def write(self, batch: WriteBatch) -> WriteResult:
         """Write a batch in one transaction."""
@@ -177,6 +184,7 @@ class PostgresEngine:
                 counts = {
                     uid: await connection.fetchval(f"select count(*) from {table.qualified}")  # noqa: S608
                     for uid, table in self._tables.items()
+                    if uid not in self._build_identities
                 }
         statistics = EngineStatistics(
             {uid: IndexStatistics(count, is_indexing=False) for uid, count in counts.items()}
@@ -189,6 +197,49 @@ class PostgresEngine:
         with unavailable_when_away():
             async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
                 await connection.fetchval("select 1", timeout=ACQUIRE_SECONDS)
+
+    async def identities(self) -> Mapping[str, str]:
+        """Tell which tables are there."""
+        names = [name for uid in self._tables for name in (uid, build_uid(uid))]
+        with unavailable_when_away():
+            async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
+                return await building.identities(connection, names)
+
+    async def begin_build(self, uid: str) -> str:
+        """Make an empty table beside the live one."""
+        build = building.build_table(self._table(uid))
+        with unavailable_when_away():
+            async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
+                await building.begin(connection, build)
+                identity = (await building.identities(connection, [build.name]))[build.name]
+        self._tables[build.name], self._writers[build.name] = build, TableWriter(build)
+        self._build_identities[build.name] = identity
+        return identity
+
+    async def swap_build(self, uid: str) -> None:
+        """Carry the figures over, then rename in one transaction; when that has happened already, nothing."""
+        live, build = self._table(uid), self._table(build_uid(uid))
+        with unavailable_when_away():
+            async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
+                present = await building.identities(connection, [uid])
+                if present.get(uid) != self._build_identities[build.name]:
+                    async with asyncio.timeout(WRITE_SECONDS):
+                        await building.carry_figures(connection, live, build)
+                        await building.swap(connection, live, build)
+        self._forget_build(build.name)
+
+    async def drop_build(self, uid: str) -> None:
+        """Remove what is left of a build."""
+        build = building.build_table(self._table(uid))
+        with unavailable_when_away():
+            async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
+                await building.drop(connection, build)
+        self._forget_build(build.name)
+
+    def _forget_build(self, name: str) -> None:
+        for known in (self._tables, self._writers, self._build_identities):
+            known.pop(name, None)
+        self._counts = None
 
     async def close(self) -> None:
         """Nothing to give up: the pool is the caller's."""

@@ -55,3 +55,9 @@ set local max_parallel_workers_per_gather = 0;
 set local plan_cache_mode = force_custom_plan;
 set local work_mem = '32MB';
 set local enable_sort = off;
+
+-- name: identities
+-- Which of these tables are there, and which very tables they are. $1: names without schema.
+select name, to_regclass(format('search.%I', name))::oid::text as identity
+from unnest($1::text[]) as wanted (name)
+where to_regclass(format('search.%I', name)) is not null;

@@ -1,0 +1,107 @@
+"""`reindex` and `rebuild`: fresh indexes from the mirror, while searches go on."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from indexer.cli.options import AsJSON, ConfigFile, load_settings
+from indexer.cli.output import console, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from indexer.mirror.builds import Build
+
+_Index = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--index",
+        metavar="INDEX",
+        help="users, communities, posts or servers; may stand more than once. Without it: all of them.",
+        show_default=False,
+    ),
+]
+
+
+def reindex(file: ConfigFile = None, *, index: _Index = None, as_json: AsJSON = False) -> None:
+    """Build fresh search indexes from the mirror beside the live ones, and swap them.
+
+    Searches go on, and changes that come in meanwhile are in both. A running `up` does the work and this
+    command watches; without one, it does the work itself. Interrupted, the build begins anew at the next
+    start.
+    """
+    _build(file, _uids(index), "reindex", as_json=as_json)
+
+
+def rebuild(file: ConfigFile = None, *, as_json: AsJSON = False) -> None:
+    """Derive every search document from the mirror again, with the schemas configured now.
+
+    No server is asked for anything. A change of schemas, or an upgrade that needs this, does it by itself
+    when `up` starts; searches go on meanwhile.
+    """
+    _build(file, _uids(None), "rebuild", as_json=as_json)
+
+
+def _uids(names: "Sequence[str] | None") -> list[str]:
+    from indexer.engines.indexes import INDEXES  # noqa: PLC0415 - `--help` does without it
+
+    known = [definition.uid for definition in INDEXES]
+    short = {uid.removeprefix("concrnt_"): uid for uid in known}
+    wanted = [short.get(name, name) for name in names or known]
+    if unknown := [name for name in wanted if name not in known]:
+        message = f"{unknown[0]!r} is none of {', '.join(short)}"
+        raise typer.BadParameter(message, param_hint="--index")
+    return list(dict.fromkeys(wanted))
+
+
+def _build(file: "Path | None", uids: "Sequence[str]", reason: str, *, as_json: bool) -> None:
+    settings = load_settings(file)
+    from indexer import app  # noqa: PLC0415
+    from indexer.cli.running import run  # noqa: PLC0415
+    from indexer.observability.logging import setup_logging  # noqa: PLC0415
+
+    setup_logging(settings.observability.log_format, "warning")
+    built = run(app.run_builds(settings, uids, reason=reason, show=_quiet if as_json else _lines()))
+    if as_json:
+        print_json(built)
+        return
+    for row in built:
+        console().print(f"{row['index']}: {row['documents']:,} documents in {row['seconds']:g} s")
+
+
+def _quiet(_builds: "Sequence[Build]") -> None:
+    """Programs wait for the end."""
+
+
+def _lines() -> "Callable[[Sequence[Build]], None]":
+    """Print how far a build is, when that has changed."""
+    from datetime import UTC, datetime  # noqa: PLC0415 - of use here only
+
+    said: set[str] = set()
+
+    def show(builds: "Sequence[Build]") -> None:
+        for build in builds:
+            line = progress_line(build, now=datetime.now(UTC))
+            if line not in said:
+                said.add(line)
+                console().print(line)
+
+    return show
+
+
+def progress_line(build: "Build", *, now: "datetime") -> str:
+    """Return how far a build is, as one line."""
+    if build.started_at is None or build.total is None:
+        return f"{build.index_uid}: waits for its turn"
+    share = f"{build.filled:,} of {build.total:,}"
+    if build.filled >= build.total:
+        return f"{build.index_uid}: {share}, swapping"
+    elapsed = (now - build.started_at).total_seconds()
+    if not build.filled or elapsed <= 0:
+        return f"{build.index_uid}: {share}"
+    from indexer.cli.progress import duration  # noqa: PLC0415 - and with it rich
+
+    left = (build.total - build.filled) * elapsed / build.filled
+    return f"{build.index_uid}: {share}, about {duration(left)} left"

@@ -1,0 +1,457 @@
+"""The engine over Meilisearch: indexes, writes and searches behind the Protocol of ``engines/base.py``.
+
+What it owns: the prepared indexes of one server, and those that are built beside them, whole. It may be the
+only one that writes them: two writers would race, as with any engine.
+
+Ordering and crashes: what one :meth:`MeilisearchEngine.write` sends to an index, the server works on in that
+order. The call returns when every task has *succeeded*; a crash before leaves tasks that may still be carried
+out, and writing again is harmless then.
+
+A lost index: Meilisearch makes an index that does not exist as soon as somebody writes to it, without
+settings. So after every write the identities of the indexes (when each was made, to the nanosecond) are
+compared with those that were prepared; another one means that what stood there before is gone, and is an
+:class:`IndexLost`. Nothing is then taken for written. Who keeps the indexes has to prepare and fill them
+again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from indexer.engines.base import (
+    EngineStatistics,
+    EngineUnavailable,
+    FoundIds,
+    IndexLost,
+    IndexStatistics,
+    RejectedDocument,
+    SearchResult,
+    WriteResult,
+    build_uid,
+    check_fields,
+)
+from indexer.engines.meilisearch.documents import (
+    SHAPE,
+    SHOWN,
+    DocumentMaker,
+    Unstorable,
+    encode_line,
+    filter_of,
+    shown_document,
+)
+from indexer.engines.meilisearch.letters import write_query
+from indexer.engines.meilisearch.settings import changes, settings_of
+from indexer.engines.meilisearch.tasks import wait_for_tasks
+from indexer.engines.meilisearch.wire import PayloadTooLarge, Refused, Wire, task_failure
+from indexer.engines.meilisearch.writing import IndexWriter, Line, portions
+from indexer.engines.text import parse_query
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from indexer.engines.base import Document, IndexDefinition, SearchRequest, WriteBatch
+
+SEARCH_SECONDS: Final = 10.0
+PING_SECONDS: Final = 2.0
+SETTINGS_SECONDS: Final = 24 * 3600.0
+"""New settings may mean that everything is indexed again."""
+
+_DOCUMENTS_BETWEEN_BREATHS: Final = 50
+_MANY_INDEXES: Final = 1_000
+_IDS_AT_ONCE: Final = 1_000
+_CARRIED_AT_ONCE: Final = 5_000
+_SWAP_PAUSE_SECONDS: Final = 0.2
+
+_Sent: TypeAlias = "dict[int, tuple[IndexWriter, Sequence[Line]]]"
+
+
+class MeilisearchEngine:
+    """A search engine in a Meilisearch server.
+
+    Args:
+        url: where the server is.
+        api_key: a key that may search, read and write documents, settings, indexes, tasks and stats; "" =
+        none. max_total_hits: how deep offset paging goes, and how far totals count.
+        prefix: stands before every uid on the server, for several indexers on one server.
+
+    """
+
+    name = "meilisearch"
+    shape = SHAPE
+
+    def __init__(self, url: str, api_key: str, max_total_hits: int, *, prefix: str = "") -> None:
+        self._wire = Wire(url, api_key)
+        self._max_total_hits = max_total_hits
+        self._prefix = prefix
+        self._definitions: dict[str, IndexDefinition] = {}
+        self._makers: dict[str, DocumentMaker] = {}
+        self._identities: dict[str, str] = {}
+
+    async def prepare(self, indexes: Sequence[IndexDefinition]) -> None:
+        """Make what is missing and change settings that differ; returns when the engine has taken them in."""
+        for definition in indexes:
+            await self._make_index(definition)
+        for definition in indexes:
+            await self._put_settings(definition)
+        present = await self._present()
+        for definition in indexes:
+            self._know(definition, present)
+
+    async def write(self, batch: WriteBatch) -> WriteResult:
+        """Write a batch: everything is sent at once, then every task is followed to its end."""
+        rejected: list[RejectedDocument] = []
+        uids = [
+            uid
+            for uid in (*batch.deletes, *batch.upserts)
+            if batch.deletes.get(uid) or batch.upserts.get(uid)
+        ]
+        for uid in uids:
+            self._definition(uid)
+        if not uids:
+            return WriteResult(rejected)
+        tasks = [
+            task
+            for uid, ids in batch.deletes.items()
+            if ids
+            for task in await self._writer(uid).delete(list(ids))
+        ]
+        sent: _Sent = {}
+        for uid, documents in batch.upserts.items():
+            if documents:
+                sent |= await self._send(uid, documents, rejected)
+        await self._finish(tasks, sent, rejected)
+        await self._check_identities(uids)
+        return WriteResult([replace(one, index=self._own_uid(one.index)) for one in rejected])
+
+    async def put_figures(self, index: str, figures: Mapping[str, Document]) -> Collection[str]:
+        """Set the figures of documents that are there, by id; returns the ids that have no document.
+
+        The server itself leaves out ids that it does not have when their turn comes, so that figures that
+        wait behind a delete bring nothing back. A build gets them when it is swapped.
+        """
+        self._definition(index)
+        if not figures:
+            return []
+        present = await self._stored(index, list(figures), ["id"])
+        maker = self._makers[index]
+        lines = [
+            Line(identifier, maker.figures_line(identifier, figures[identifier]))
+            for identifier in figures
+            if identifier in present
+        ]
+        await self._put_over(index, lines)
+        return figures.keys() - present.keys()
+
+    async def search(self, request: SearchRequest) -> SearchResult:
+        """Answer one page; never raises for what query and filters hold.
+
+        Raises:
+            ValueError: the request names an index or a field that its definition does not.
+
+        """
+        started = time.monotonic()
+        definition = self._definition(request.index)
+        check_fields(definition, request)
+        query = parse_query(request.query)
+        hits: list[Document] = []
+        total = 0
+        if query.terms or query.is_blank:
+            answer = await self._ask(request, write_query(query))
+            hits = [shown for hit in answer["hits"] if (shown := shown_document(hit)) is not None]
+            total = min(answer["estimatedTotalHits"], self._max_total_hits)
+        return SearchResult(hits, total, round((time.monotonic() - started) * 1000))
+
+    async def find_ids(self, request: SearchRequest, among: Collection[str] | None = None) -> FoundIds:
+        """Answer which documents a page holds, by id alone; with ``among``, all of these that match.
+
+        Ids are asked for a thousand at a time. Where that makes more than one question, their common order is
+        read from the search itself, as far as it goes.
+        """
+        check_fields(self._definition(request.index), request)
+        query = parse_query(request.query)
+        if not query.terms and not query.is_blank:
+            return FoundIds([], 0)
+        written = write_query(query)
+        if among is None:
+            answer = await self._ask(request, written, retrieved=["id"])
+            total = min(answer["estimatedTotalHits"], self._max_total_hits)
+            return FoundIds([hit["id"] for hit in answer["hits"]], total)
+        everything = replace(request, offset=0, limit=self._max_total_hits)
+        wanted = sorted(among)
+        found: list[str] = []
+        for start in range(0, len(wanted), _IDS_AT_ONCE):
+            ids = wanted[start : start + _IDS_AT_ONCE]
+            answer = await self._ask(everything, written, retrieved=["id"], among=ids)
+            found += [hit["id"] for hit in answer["hits"]]
+        if len(wanted) > _IDS_AT_ONCE and len(found) > 1:
+            answer = await self._ask(everything, written, retrieved=["id"])
+            place = {hit["id"]: number for number, hit in enumerate(answer["hits"])}
+            found.sort(key=lambda identifier: place.get(identifier, len(place)))
+        return FoundIds(found, len(found))
+
+    async def fetch_documents(self, index: str, ids: Collection[str]) -> Mapping[str, Document]:
+        """Return the documents that are there, by id."""
+        self._definition(index)
+        stored = await self._stored(index, list(ids), ["id", *SHOWN])
+        return {
+            identifier: shown
+            for identifier, hit in stored.items()
+            if (shown := shown_document(hit)) is not None
+        }
+
+    async def statistics(self) -> EngineStatistics:
+        """Tell how large the indexes are; ``raw`` is the server's own answer."""
+        raw = await self._wire.get("/stats")
+        sizes = {
+            uid: IndexStatistics(stats["numberOfDocuments"], stats["isIndexing"])
+            for uid in self._identities
+            if (stats := raw["indexes"].get(self._uid(uid))) is not None and not uid.endswith(build_uid(""))
+        }
+        return EngineStatistics(sizes, raw)
+
+    async def ping(self) -> None:
+        """Return when the server answers, knows our key, and has every index that was prepared."""
+        present = await self._present(seconds=PING_SECONDS)
+        if not self._identities:
+            raise EngineUnavailable("the engine is not prepared yet")
+        lost = [uid for uid in self._identities if uid not in present]
+        if lost:
+            raise IndexLost(f"Meilisearch has lost {', '.join(sorted(lost))}")
+
+    async def close(self) -> None:
+        """Give up the connections."""
+        await self._wire.close()
+
+    # --- building beside the live index ----------------------------------------------------------------
+
+    async def identities(self) -> Mapping[str, str]:
+        """Tell when each index was made, of those that are there."""
+        return await self._present()
+
+    async def begin_build(self, uid: str) -> str:
+        """Make an empty index with the settings of ``uid`` beside it."""
+        await self.drop_build(uid)
+        definition = replace(self._definition(uid), uid=build_uid(uid))
+        await self._make_index(definition)
+        await self._put_settings(definition)
+        self._know(definition, await self._present())
+        return self._identities[definition.uid]
+
+    async def swap_build(self, uid: str) -> None:
+        """Carry the figures over, swap the two in one task, then remove the old one.
+
+        May be called again when it is not known whether the swap has happened: it never happens twice.
+        """
+        build = build_uid(uid)
+        while await self._swap_is_pending():  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(_SWAP_PAUSE_SECONDS)
+        if (await self._present()).get(uid) != self._identities[build]:
+            if self._makers[uid].lays_over:
+                await self._carry_figures(uid)
+            pair = [self._uid(uid), self._uid(build)]
+            await self._done(await self._wire.send("POST", "/swap-indexes", [{"indexes": pair}]))
+        self._know(self._definition(uid), await self._present())
+        await self.drop_build(uid)
+
+    async def _swap_is_pending(self) -> bool:
+        pending = "/tasks?limit=1&types=indexSwap&statuses=enqueued,processing"
+        return bool((await self._wire.get(pending))["results"])
+
+    async def drop_build(self, uid: str) -> None:
+        """Remove the build's index."""
+        build = build_uid(uid)
+        for known in (self._definitions, self._makers, self._identities):
+            known.pop(build, None)
+        if build in await self._present():
+            try:
+                await self._done(await self._wire.send("DELETE", f"/indexes/{self._uid(build)}"))
+            except IndexLost:
+                return
+
+    # --- the server's side ------------------------------------------------------------------------------
+
+    async def _present(self, *, seconds: float = SEARCH_SECONDS) -> dict[str, str]:
+        """Return when each index was made, by our uids."""
+        answer = await self._wire.get(f"/indexes?limit={_MANY_INDEXES}", seconds=seconds)
+        return {
+            self._own_uid(index["uid"]): index["createdAt"]
+            for index in answer["results"]
+            if index["uid"].startswith(self._prefix)
+        }
+
+    async def _make_index(self, definition: IndexDefinition) -> None:
+        path = f"/indexes/{self._uid(definition.uid)}"
+        try:
+            index = await self._wire.get(path)
+        except IndexLost:
+            new = {"uid": self._uid(definition.uid), "primaryKey": "id"}
+            try:
+                await self._done(await self._wire.send("POST", "/indexes", new))
+            except Refused as error:
+                if error.code != "index_already_exists":  # made by another process in between
+                    raise EngineUnavailable(str(error)) from error
+            return
+        if index["primaryKey"] is None:
+            await self._done(await self._wire.send("PATCH", path, {"primaryKey": "id"}))
+        elif index["primaryKey"] != "id":
+            raise EngineUnavailable(
+                f"the index {self._uid(definition.uid)} of Meilisearch has the primary key "
+                f"{index['primaryKey']!r}, not 'id': remove it, and it is made again"
+            )
+
+    async def _put_settings(self, definition: IndexDefinition) -> None:
+        path = f"/indexes/{self._uid(definition.uid)}/settings"
+        wanted = settings_of(definition, self._max_total_hits)
+        differing = changes(await self._wire.get(path), wanted)
+        if differing:
+            try:
+                await self._done(await self._wire.send("PATCH", path, differing), seconds=SETTINGS_SECONDS)
+            except Refused as error:
+                raise EngineUnavailable(
+                    f"this Meilisearch does not take our settings: {error.code}; is its version supported?"
+                ) from error
+
+    async def _done(self, answer: Any, *, seconds: float = 600.0) -> None:
+        number = answer["taskUid"]
+        failure = task_failure((await wait_for_tasks(self._wire, [number], seconds=seconds))[number])
+        if failure is not None:
+            raise failure
+
+    async def _send(self, uid: str, documents: Sequence[Document], rejected: list[RejectedDocument]) -> _Sent:
+        """Send documents; returns what each task holds."""
+        writer = self._writer(uid)
+        sent: _Sent = {}
+        for portion in portions(await self._lines(uid, documents, rejected)):
+            try:
+                sent |= {task: (writer, lines) for task, lines in await writer.send(portion)}
+            except (PayloadTooLarge, Refused):
+                rejected += await writer.put(portion)
+        return sent
+
+    async def _put_over(self, uid: str, lines: Sequence[Line]) -> None:
+        """Lay fields over documents that are there."""
+        writer = IndexWriter(self._wire, self._uid(uid), lays_over=True, creates=False)
+        for portion in portions(lines):
+            for refused in await writer.put(portion):
+                raise EngineUnavailable(f"Meilisearch refuses figures: {refused.reason}")
+
+    async def _stored(self, uid: str, ids: Sequence[str], fields: Sequence[str]) -> dict[str, Document]:
+        """Return fields of the documents that are there, by id."""
+        path = f"/indexes/{self._uid(uid)}/documents/fetch"
+        found: dict[str, Document] = {}
+        for start in range(0, len(ids), _IDS_AT_ONCE):
+            asked = ids[start : start + _IDS_AT_ONCE]
+            body = {"ids": asked, "fields": fields, "limit": len(asked)}
+            answer = await self._wire.send("POST", path, body)
+            found |= {stored["id"]: stored for stored in answer["results"]}
+        return found
+
+    async def _carry_figures(self, uid: str) -> None:
+        """Give the documents of a build the figures that the live index has."""
+        path = f"/indexes/{self._uid(uid)}/documents/fetch"
+        fields = ["id", *self._makers[uid].figure_fields]
+        offset = 0
+        while True:
+            body = {"fields": fields, "offset": offset, "limit": _CARRIED_AT_ONCE}
+            stored = (await self._wire.send("POST", path, body))["results"]
+            lines = [
+                Line(each["id"], encode_line(each)) for each in stored if each.get("figures") is not None
+            ]
+            await self._put_over(build_uid(uid), lines)
+            offset += len(stored)
+            if len(stored) < _CARRIED_AT_ONCE:
+                return
+
+    async def _finish(
+        self,
+        tasks: list[int],
+        sent: _Sent,
+        rejected: list[RejectedDocument],
+    ) -> None:
+        """Follow all tasks; what a failed one held is written in halves."""
+        ended = await wait_for_tasks(self._wire, [*tasks, *sent])
+        failures = {number: failure for number, task in ended.items() if (failure := task_failure(task))}
+        for number in tasks:
+            if failure := failures.get(number):
+                raise failure if isinstance(failure, EngineUnavailable) else EngineUnavailable(str(failure))
+        for number, (writer, lines) in sent.items():
+            if failure := failures.get(number):
+                rejected += await writer.settle(lines, failure)
+
+    async def _check_identities(self, uids: Sequence[str]) -> None:
+        present = await self._present()
+        for uid in uids:
+            if present.get(uid) != self._identities.get(uid):
+                raise IndexLost(f"Meilisearch has lost {uid}")
+
+    async def _ask(
+        self,
+        request: SearchRequest,
+        query: str,
+        *,
+        retrieved: Sequence[str] = SHOWN,
+        among: Sequence[str] = (),
+    ) -> Any:
+        offset = min(max(request.offset, 0), self._max_total_hits)
+        body = {
+            "q": query,
+            "offset": offset,
+            "limit": min(max(request.limit, 0), self._max_total_hits - offset),
+            "attributesToRetrieve": retrieved,
+            "matchingStrategy": "all",
+            "filter": filter_of(request.filters, among),
+        }
+        if request.sort is not None:
+            direction = "desc" if request.sort.descending else "asc"
+            body["sort"] = [f"order_{request.sort.field}:{direction}"]
+        path = f"/indexes/{self._uid(request.index)}/search"
+        try:
+            return await self._wire.send("POST", path, body, seconds=SEARCH_SECONDS)
+        except Refused as error:
+            # We ask for nothing that our settings do not allow: somebody has changed them.
+            raise EngineUnavailable(f"the settings of {request.index} are not ours: {error.code}") from error
+
+    # --- what is known here -----------------------------------------------------------------------------
+
+    def _know(self, definition: IndexDefinition, present: Mapping[str, str]) -> None:
+        if definition.uid not in present:
+            raise IndexLost(f"Meilisearch has lost {definition.uid}")
+        self._definitions[definition.uid] = definition
+        self._makers[definition.uid] = DocumentMaker(definition)
+        self._identities[definition.uid] = present[definition.uid]
+
+    def _definition(self, uid: str) -> IndexDefinition:
+        if not self._definitions:
+            raise EngineUnavailable("the engine is not prepared yet")
+        if uid not in self._definitions:
+            raise ValueError(f"no index {uid!r}")
+        return self._definitions[uid]
+
+    def _writer(self, uid: str) -> IndexWriter:
+        return IndexWriter(self._wire, self._uid(uid), lays_over=self._makers[uid].lays_over)
+
+    def _uid(self, uid: str) -> str:
+        return self._prefix + uid
+
+    def _own_uid(self, uid: str) -> str:
+        return uid.removeprefix(self._prefix)
+
+    async def _lines(
+        self,
+        uid: str,
+        documents: Sequence[Document],
+        rejected: list[RejectedDocument],
+    ) -> list[Line]:
+        write = self._makers[uid].line
+        lines: list[Line] = []
+        for number, document in enumerate(documents):
+            if number % _DOCUMENTS_BETWEEN_BREATHS == _DOCUMENTS_BETWEEN_BREATHS - 1:
+                await asyncio.sleep(0)
+            try:
+                lines.append(Line(document["id"], write(document)))
+            except Unstorable as error:
+                rejected.append(RejectedDocument(self._uid(uid), document["id"], str(error)))
+        return lines

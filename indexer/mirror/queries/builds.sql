@@ -1,0 +1,74 @@
+-- Indexes of search engines: what they were filled from, and builds beside them. $1 is the engine's name.
+
+-- name: indexes
+-- What each index was last filled from.
+select index_uid, identity, fingerprint from mirror.indexes where engine = $1
+
+-- name: note_filled
+-- An index holds all of the mirror.
+insert into mirror.indexes (engine, index_uid, identity, fingerprint, filled_at)
+values ($1, $2, $3, $4, $5)
+on conflict (engine, index_uid) do update
+set identity = excluded.identity, fingerprint = excluded.fingerprint, filled_at = excluded.filled_at
+
+-- name: request
+-- Ask for builds; one that is asked for already stays as it is.
+insert into mirror.index_builds (engine, index_uid, reason, requested_at)
+select $1, uid, $3, $4 from unnest($2::text[]) as asked (uid)
+on conflict (engine, index_uid) do nothing
+
+-- name: builds
+-- Builds asked for or under way, in the order in which they were asked for.
+select index_uid, reason, requested_at, started_at, identity, filled, total
+from mirror.index_builds where engine = $1
+order by requested_at, index_uid
+
+-- name: begin
+-- A build begins with an empty index: $3 its identity, $4 how many documents it will hold at most, $5 now.
+update mirror.index_builds set identity = $3, total = $4, filled = 0, started_at = $5
+where engine = $1 and index_uid = $2
+
+-- name: progress
+-- How many keys have been written.
+update mirror.index_builds set filled = $3 where engine = $1 and index_uid = $2
+
+-- name: end_build
+-- A build is over.
+delete from mirror.index_builds where engine = $1 and index_uid = $2
+
+-- name: count_records
+-- How many records have one of these schemas ($1).
+select count(*) from mirror.records where schema = any($1::text[])
+
+-- name: count_servers
+-- How many servers are shown.
+select count(*) from mirror.servers where state <> 'wrong_layer'
+
+-- name: page_records
+-- The next records of a schema ($1) after a key ($2), $3 at most, of about $4 bytes, with when they were indexed.
+with picked as (
+  select key, row_number() over (order by key) as place,
+    sum(octet_length(signed) + octet_length(key) * (length(key) - length(replace(key, '/', ''))) / 2)
+      over (order by key) as bytes_so_far
+  from (select key, signed from mirror.records where schema = $1 and key > $2 order by key limit $3) as next
+)
+select
+  r.key, 0::bigint as generation, r.created_at as marked_at, '{}'::text[] as former_schemas,
+  r.owner, r.author, r.schema, r.source, r.cdid, r.created_at, r.first_created_at, r.signed, r.indexed_at,
+  null as domain
+from picked p
+join mirror.records r on r.key = p.key
+where p.bytes_so_far <= $4 or p.place = 1
+order by r.key
+
+-- name: page_servers
+-- The next servers after a name ($1), $2 at most.
+select
+  s.domain as key, 0::bigint as generation, s.discovered_at as marked_at, '{}'::text[] as former_schemas,
+  null as signed, null::timestamptz as indexed_at,
+  s.domain, s.csid, s.version, s.software_version, s.software_build_time, s.meta,
+  coalesce(s.last_seen_at, s.discovered_at) as last_seen_at, s.last_crawled_at, s.state
+from mirror.servers s
+where s.domain > $1 and s.state <> 'wrong_layer'
+order by s.domain
+limit $2
