@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo run test test-long lint format bench lock clean
+.PHONY: help venv demo run test test-long lint format bench bench-search lock clean
 
 help: ## Tell what there is
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo '  ARGS="..." is passed on, for example: make demo ARGS="--commits 100000"'
 
@@ -43,6 +43,9 @@ format: venv ## Format the code and mend what the linter can
 
 bench: venv ## Measure a backfill from start to searchable
 	@$(BIN)/python -m bench.backfill $(ARGS)
+
+bench-search: venv ## Measure searches and suggestions over 200,000 posts
+	@$(BIN)/python -m bench.search $(ARGS)
 
 lock: venv ## Resolve the dependencies again (ARGS=--upgrade for newer ones)
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

@@ -278,6 +278,7 @@ class House:
             present=ActivityPresenter(self.settings.crawl.activity_history_days),
             public_url=self.settings.server.public_url,
             max_total_hits=self.settings.search.max_total_hits,
+            requests_per_minute=self.settings.server.rate_limit,
             unavailable=(StoreUnavailable,),
         )
 

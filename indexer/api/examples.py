@@ -12,6 +12,7 @@ FQDN: Final = "alpha.example"
 COMMUNITY_KEY: Final = "cckv://alpha.example/concrnt.world/communities/cats"
 PROFILE_KEY: Final = f"cckv://{PERSON}/concrnt.world/profiles/main"
 POST_KEY: Final = f"{PROFILE_KEY}/posts/1"
+CURSOR: Final = "WzMxODU3MzI2MDAsMCwiMjAyNS0wMy0xNFQxMjozMDowMCswMDowMCIsImNja3Y6Ly8uLi4iXQ"
 MARKDOWN_SCHEMA: Final = "https://schema.concrnt.world/m/markdown.json"
 
 USER: Final[dict[str, Any]] = {
@@ -127,12 +128,45 @@ STATISTICS: Final[dict[str, Any]] = {
 
 
 def search_answer(hit: Mapping[str, Any]) -> dict[str, Any]:
-    """A search answer with one hit."""
+    """A search answer with one hit, and more to come."""
     return {
         "hits": [hit],
         "query": QUERY,
-        "limit": 20,
+        "limit": 1,
         "offset": 0,
-        "estimatedTotalHits": 1,
+        "estimatedTotalHits": 3,
+        "nextCursor": CURSOR,
         "processingTimeMs": 3,
     }
+
+
+EVERYWHERE: Final[dict[str, Any]] = {
+    "query": QUERY,
+    "limit": 5,
+    "users": {"hits": [USER], "estimatedTotalHits": 1},
+    "communities": {"hits": [COMMUNITY], "estimatedTotalHits": 1},
+    "posts": {"hits": [POST], "estimatedTotalHits": 1},
+    "servers": {"hits": [], "estimatedTotalHits": 0},
+    "processingTimeMs": 4,
+}
+
+TYPED: Final = "み"
+
+SUGGESTIONS: Final[dict[str, Any]] = {
+    "query": TYPED,
+    "limit": 8,
+    "users": [
+        {
+            "id": USER["id"],
+            "type": "user",
+            "cckv": PROFILE_KEY,
+            "ccid": PERSON,
+            "username": "みけ",
+            "avatar": "https://alpha.example/mike.webp",
+            "sourceServer": FQDN,
+            "activityScore": 3.42,
+        }
+    ],
+    "communities": [],
+    "processingTimeMs": 1,
+}

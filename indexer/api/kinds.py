@@ -38,6 +38,12 @@ class SearchKind:
     """Whether the parameter ``viewer`` means something here."""
     answer: type[BaseModel]
     example_hit: Mapping[str, Any]
+    suggested: tuple[str, ...] = ()
+    """The fields that a suggestion shows; empty where nothing is suggested."""
+
+    def suggestion(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """What a search box needs of a document."""
+        return {field: document[field] for field in self.suggested if field in document}
 
     @property
     def path(self) -> str:
@@ -80,6 +86,7 @@ SEARCH_KINDS: Final = (
         viewer=True,
         answer=models.UserAnswer,
         example_hit=examples.USER,
+        suggested=("id", "type", "cckv", "ccid", "username", "avatar", "sourceServer", "activityScore"),
     ),
     SearchKind(
         name="communities",
@@ -98,6 +105,10 @@ SEARCH_KINDS: Final = (
         viewer=True,
         answer=models.CommunityAnswer,
         example_hit=examples.COMMUNITY,
+        suggested=(
+            *("id", "type", "cckv", "owner", "name", "shortname", "icon", "sourceServer"),
+            *("activityScore", "activeAuthors7d"),
+        ),
     ),
     SearchKind(
         name="posts",
@@ -131,3 +142,6 @@ SEARCH_KINDS: Final = (
     ),
 )
 """Every search, in the order in which the documentation lists them."""
+
+SUGGESTED_KINDS: Final = tuple(kind for kind in SEARCH_KINDS if kind.suggested)
+"""The kinds whose names are suggested."""

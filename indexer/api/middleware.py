@@ -14,6 +14,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from indexer.api.errors import ApiError, TooLargeError, error_answer
+from indexer.api.limits import Limited, Limiter
 from indexer.observability.metrics import Metrics
 
 log = structlog.get_logger(__name__)
@@ -33,12 +34,19 @@ OPEN_HEADERS = {
 }
 
 
-def install_middleware(app: FastAPI, metrics: Metrics, *, listener: str, public: bool) -> None:
-    """Surround the application; ``listener`` is the label in metrics, ``public`` opens it to browsers."""
+def install_middleware(
+    app: FastAPI, metrics: Metrics, *, listener: str, public: bool, limiter: Limiter | None = None
+) -> None:
+    """Surround the application; ``listener`` is the label in metrics, ``public`` opens it to browsers.
+
+    ``limiter`` says how much one client may ask; without it there is no limit.
+    """
     # Starlette puts the last one added outermost.
     app.add_middleware(GZipMiddleware, minimum_size=_GZIP_MINIMUM_BYTES, compresslevel=_GZIP_LEVEL)
     app.add_middleware(Boundary)
     app.add_middleware(HeadAsGet)
+    if limiter is not None:
+        app.add_middleware(Limited, limiter=limiter)
     if public:
         app.add_middleware(OpenToBrowsers)
     app.add_middleware(Observe, metrics=metrics, listener=listener)

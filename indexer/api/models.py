@@ -29,6 +29,12 @@ class Hit(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     id: str = Field(description="The engine's primary key: unpadded base64url of the key, or a hash of it.")
+    formatted: dict[str, str] | None = Field(
+        None,
+        alias="_formatted",
+        description="With `highlight`: the searchable texts as HTML, `<em>` around what matched, everything "
+        "else escaped; long ones cropped around the first match.",
+    )
 
 
 class RecordHit(Hit):
@@ -133,6 +139,9 @@ class SearchAnswer(BaseModel):
     limit: int = Field(description="The limit that was applied.")
     offset: int = Field(description="The offset that was applied.")
     estimatedTotalHits: int = Field(description="How many documents match, as far as the engine counts.")
+    nextCursor: str | None = Field(
+        description="What to send as `cursor` for the next page; null when this is the last."
+    )
     processingTimeMs: int = Field(description="The engine's own time.")
 
 
@@ -158,6 +167,84 @@ class ServerAnswer(SearchAnswer):
     """Servers found."""
 
     hits: list[ServerHit]
+
+
+class UserGroup(BaseModel):
+    """The best people."""
+
+    hits: list[UserHit]
+    estimatedTotalHits: int
+
+
+class CommunityGroup(BaseModel):
+    """The best communities."""
+
+    hits: list[CommunityHit]
+    estimatedTotalHits: int
+
+
+class PostGroup(BaseModel):
+    """The best posts."""
+
+    hits: list[PostHit]
+    estimatedTotalHits: int
+
+
+class ServerGroup(BaseModel):
+    """The best servers."""
+
+    hits: list[ServerHit]
+    estimatedTotalHits: int
+
+
+class EverywhereAnswer(BaseModel):
+    """The best hits of every kind."""
+
+    query: str = Field(description="`q` as sent.")
+    limit: int = Field(description="The limit that was applied to each kind.")
+    users: UserGroup
+    communities: CommunityGroup
+    posts: PostGroup
+    servers: ServerGroup
+    processingTimeMs: int = Field(description="The engine's own time, for the slowest kind.")
+
+
+class SuggestedUser(BaseModel):
+    """A person, as a search box shows them."""
+
+    id: str
+    type: Literal["user"]
+    cckv: str
+    ccid: str
+    username: str
+    avatar: str
+    sourceServer: str
+    activityScore: float | None = None
+
+
+class SuggestedCommunity(BaseModel):
+    """A community, as a search box shows it."""
+
+    id: str
+    type: Literal["community"]
+    cckv: str
+    owner: str
+    name: str
+    shortname: str
+    icon: str
+    sourceServer: str
+    activityScore: float | None = None
+    activeAuthors7d: int | None = None
+
+
+class SuggestAnswer(BaseModel):
+    """Names that begin with what was typed, the most active first."""
+
+    query: str = Field(description="`q` as sent.")
+    limit: int = Field(description="The limit that was applied to each kind.")
+    users: list[SuggestedUser]
+    communities: list[SuggestedCommunity]
+    processingTimeMs: int = Field(description="The engine's own time.")
 
 
 class ServerCounts(BaseModel):

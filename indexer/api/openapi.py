@@ -13,7 +13,15 @@ from indexer.api import examples
 from indexer.api.errors import RETRY_AFTER_SECONDS
 from indexer.api.kinds import SearchKind
 from indexer.api.models import ApiErrorBody
-from indexer.api.parameters import DEFAULT_LIMIT, MAX_LIMIT, MAX_QUERY_CHARACTERS
+from indexer.api.parameters import (
+    CURSOR,
+    DEFAULT_EVERYWHERE_LIMIT,
+    DEFAULT_LIMIT,
+    DEFAULT_SUGGESTIONS,
+    MAX_LIMIT,
+    MAX_QUERY_CHARACTERS,
+    MAX_SUGGESTIONS,
+)
 
 DESCRIPTION: Final = """\
 Search over the public content of the Concrnt network: people, communities, posts and servers.
@@ -23,7 +31,17 @@ Everything is JSON, open to any origin (CORS), and read-only. Every error is `{"
 
 _ERRORS: Final = {
     400: ("The request cannot mean anything.", "bad_request", "sort is one of createdAt, indexedAt, …"),
+    404: (
+        "The cursor leads nowhere in this search.",
+        "not_found",
+        "the cursor belongs to another query, filter or order; ask again without it",
+    ),
     413: ("The URL or the body is too long.", "too_large", "the URL is longer than 262144 bytes"),
+    429: (
+        "This address asks too much; see `Retry-After`.",
+        "too_many_requests",
+        "too many requests; the next is answered in 2 s",
+    ),
     503: (
         "The search engine or the database is away; see `Retry-After`.",
         "unavailable",
@@ -55,7 +73,7 @@ def describe_errors(statuses: Iterable[int]) -> dict[int | str, dict[str, Any]]:
             "description": description,
             "content": {"application/json": {"example": {"message": message, "code": code}}},
         }
-        if status == 503:
+        if status in (429, 503):
             described[status]["headers"] = {
                 "Retry-After": {
                     "description": "Seconds to wait before asking again.",
@@ -70,31 +88,33 @@ def search_responses(kind: SearchKind) -> dict[int | str, dict[str, Any]]:
     """Every answer of a search."""
     example = examples.search_answer(kind.example_hit)
     success = describe_success(kind.answer, "One page of what was found.", example)
-    return {200: success, **describe_errors((400, 413, 503))}
+    return {200: success, **describe_errors((400, 404, 413, 429, 503))}
 
 
 def search_parameters(kind: SearchKind) -> list[dict[str, Any]]:
     """Every parameter of a search."""
     return [
-        _parameter(
-            "q",
-            "What to look for; empty finds everything. All words count, the last one also as a beginning. "
-            f"At most {MAX_QUERY_CHARACTERS:,} characters.",
-            {"type": "string", "maxLength": MAX_QUERY_CHARACTERS, "default": ""},
+        _query_parameter(
+            "What to look for; empty finds everything. Documents with all words come first, then those "
+            "that lack the last, and so on. The last word also counts as a beginning, and words of five "
+            "letters may have a typo.",
             examples.QUERY,
         ),
-        _parameter(
-            "limit",
-            f"How many hits to answer, brought into 1–{MAX_LIMIT}. What is no number means {DEFAULT_LIMIT}.",
-            {"type": _LENIENT_INTEGER, "default": DEFAULT_LIMIT},
-            DEFAULT_LIMIT,
-        ),
+        _limit_parameter("How many hits to answer", DEFAULT_LIMIT, MAX_LIMIT),
         _parameter(
             "offset",
             "How many hits to pass over. Negative or no number means 0; past the deepest page is nothing.",
             {"type": _LENIENT_INTEGER, "default": 0},
             0,
         ),
+        _parameter(
+            "cursor",
+            "`nextCursor` of the page before, for the same search: the page behind it, however deep, "
+            "whatever came and went meanwhile. `offset` does not count then. Of another search it is a 404.",
+            {"type": "string", "pattern": f"^({CURSOR.pattern})?$"},
+            examples.CURSOR,
+        ),
+        _highlight_parameter(),
         *(
             _parameter(filtered.name, f"{filtered.description} Exact.", {"type": "string"}, filtered.example)
             for filtered in kind.filters
@@ -112,6 +132,50 @@ _VIEWER: Final[dict[str, Any]] = {
     "schema": {"type": "string", "pattern": "^(con[0-9A-Za-z]{39})?$"},
     "example": examples.PERSON,
 }
+
+
+def everywhere_parameters() -> list[dict[str, Any]]:
+    """Every parameter of the search of all kinds."""
+    return [
+        _query_parameter("What to look for, as in the single searches.", examples.QUERY),
+        _limit_parameter("How many hits of each kind to answer", DEFAULT_EVERYWHERE_LIMIT, MAX_LIMIT),
+        _highlight_parameter(),
+    ]
+
+
+def suggest_parameters() -> list[dict[str, Any]]:
+    """Every parameter of suggestions."""
+    return [
+        _query_parameter("What was typed so far; empty suggests nothing.", examples.TYPED),
+        _limit_parameter("How many names of each kind to suggest", DEFAULT_SUGGESTIONS, MAX_SUGGESTIONS),
+    ]
+
+
+def _query_parameter(description: str, example: str) -> dict[str, Any]:
+    return _parameter(
+        "q",
+        f"{description} At most {MAX_QUERY_CHARACTERS:,} characters.",
+        {"type": "string", "maxLength": MAX_QUERY_CHARACTERS, "default": ""},
+        example,
+    )
+
+
+def _limit_parameter(description: str, default: int, most: int) -> dict[str, Any]:
+    return _parameter(
+        "limit",
+        f"{description}, brought into 1–{most}. What is no number means {default}.",
+        {"type": _LENIENT_INTEGER, "default": default},
+        default,
+    )
+
+
+def _highlight_parameter() -> dict[str, Any]:
+    return _parameter(
+        "highlight",
+        "`true` adds `_formatted` to every hit: its texts as HTML, with `<em>` around what matched.",
+        {"type": ["boolean", "string"]},
+        "true",
+    )
 
 
 def _sort_parameter(kind: SearchKind) -> dict[str, Any]:

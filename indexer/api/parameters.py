@@ -10,6 +10,8 @@ The rules (behaviour.md section 7, and what it leaves open):
 * Filter values are exact and untouched. In ``q`` and in filters NUL becomes U+FFFD, as it did in what is
   indexed; bytes that are no UTF-8 become U+FFFD too.
 * ``q`` may have ten thousand characters.
+* ``highlight`` is asked for with ``true`` or ``1``; anything else means no.
+* ``cursor`` is an engine's word, untouched; with it, ``offset`` does not count. What can be none is an error.
 """
 
 import re
@@ -24,9 +26,15 @@ from indexer.engines.base import SortOrder
 
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 100
+DEFAULT_EVERYWHERE_LIMIT = 5
+DEFAULT_SUGGESTIONS = 8
+MAX_SUGGESTIONS = 20
 MAX_QUERY_CHARACTERS = 10_000
 MAX_NUMBER = 2**53 - 1
 """The largest integer that every JSON reader keeps exactly."""
+
+CURSOR = re.compile(r"[A-Za-z0-9_-]{24,4096}")
+"""What a cursor looks like (``engines/base.py``)."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _HIGH_BYTES = re.compile(rb"[\x80-\xff]")
@@ -43,6 +51,23 @@ class SearchParameters:
     filters: Mapping[str, str]
     sort: SortOrder
     viewer: str | None
+    cursor: str | None = None
+    highlight: bool = False
+
+    @property
+    def text(self) -> str:
+        """The query as an engine may see it."""
+        return without_nul(self.query)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedParameters:
+    """What a request asks for that takes a query and a limit only."""
+
+    query: str
+    """As sent; the answer echoes it."""
+    limit: int
+    highlight: bool
 
     @property
     def text(self) -> str:
@@ -53,9 +78,8 @@ class SearchParameters:
 def read_search(query_string: bytes, kind: SearchKind) -> SearchParameters:
     """Read the parameters of a search of ``kind``; raises BadRequestError."""
     given = first_values(query_string)
-    query = given.get("q", "")
-    if len(query) > MAX_QUERY_CHARACTERS:
-        raise BadRequestError(f"q has {len(query)} characters; at most {MAX_QUERY_CHARACTERS} are searched")
+    query = read_query(given)
+    cursor = read_cursor(given.get("cursor"))
     viewer = given.get("viewer") if kind.viewer else None
     if viewer is not None and not is_ccid(viewer):
         raise BadRequestError("viewer is no CCID: 42 letters and digits that begin with con")
@@ -64,7 +88,7 @@ def read_search(query_string: bytes, kind: SearchKind) -> SearchParameters:
     return SearchParameters(
         query=query,
         limit=min(max(read_integer(given.get("limit"), DEFAULT_LIMIT), 1), MAX_LIMIT),
-        offset=max(read_integer(given.get("offset"), 0), 0),
+        offset=max(read_integer(given.get("offset"), 0), 0) if cursor is None else 0,
         filters={
             filtered.name: without_nul(given[filtered.name])
             for filtered in kind.filters
@@ -72,7 +96,39 @@ def read_search(query_string: bytes, kind: SearchKind) -> SearchParameters:
         },
         sort=read_sort(given["sort"], kind) if "sort" in given else kind.default_sort,
         viewer=viewer,
+        cursor=cursor,
+        highlight=read_switch(given.get("highlight")),
     )
+
+
+def read_limited(query_string: bytes, default: int, most: int) -> LimitedParameters:
+    """Read the parameters of what takes a query and a limit only; raises BadRequestError."""
+    given = first_values(query_string)
+    return LimitedParameters(
+        query=read_query(given),
+        limit=min(max(read_integer(given.get("limit"), default), 1), most),
+        highlight=read_switch(given.get("highlight")),
+    )
+
+
+def read_query(given: Mapping[str, str]) -> str:
+    """Read ``q``; raises BadRequestError when it is too long."""
+    query = given.get("q", "")
+    if len(query) > MAX_QUERY_CHARACTERS:
+        raise BadRequestError(f"q has {len(query)} characters; at most {MAX_QUERY_CHARACTERS} are searched")
+    return query
+
+
+def read_cursor(text: str | None) -> str | None:
+    """The cursor as given; raises BadRequestError when it can be none."""
+    if text is not None and CURSOR.fullmatch(text) is None:
+        raise BadRequestError("cursor is the nextCursor of an answer, unchanged")
+    return text
+
+
+def read_switch(text: str | None) -> bool:
+    """Whether something was switched on."""
+    return text in ("true", "1")
 
 
 def first_values(query_string: bytes) -> dict[str, str]:

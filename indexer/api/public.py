@@ -13,18 +13,21 @@ from fastapi import FastAPI, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from indexer.api import examples
-from indexer.api.answers import JsonAnswer
+from indexer.api.answers import JsonAnswer, reusable
 from indexer.api.documentation import render_documentation
 from indexer.api.errors import install_error_handlers
 from indexer.api.kinds import SEARCH_KINDS, SearchKind
+from indexer.api.limits import Limiter
 from indexer.api.middleware import install_middleware
-from indexer.api.models import Health, StatisticsAnswer
+from indexer.api.models import EverywhereAnswer, Health, StatisticsAnswer, SuggestAnswer
 from indexer.api.openapi import (
     DESCRIPTION,
     describe_errors,
     describe_success,
+    everywhere_parameters,
     search_parameters,
     search_responses,
+    suggest_parameters,
 )
 from indexer.api.search import Present, SearchService, as_it_is
 from indexer.api.statistics import StatisticsSource, statistics_answer
@@ -49,13 +52,15 @@ def make_public_app(
     public_url: str = "",
     max_total_hits: int = 10_000,
     timeout_seconds: float = 10.0,
+    requests_per_minute: int = 0,
     unavailable: tuple[type[Exception], ...] = (),
 ) -> FastAPI:
     """Make the application.
 
     ``ranking`` ranks for viewers; ``present`` makes of the engine's documents what an answer shows.
     ``public_url`` is where readers find it, empty when unknown; ``timeout_seconds`` bounds every call of the
-    engine and of ``statistics``; ``unavailable`` are the further kinds of exceptions that mean that the
+    engine and of ``statistics``; ``requests_per_minute`` is how much one client may ask, 0 without limit;
+    ``unavailable`` are the further kinds of exceptions that mean that the
     database is away.
     """
     app = FastAPI(
@@ -72,19 +77,23 @@ def make_public_app(
     service = SearchService(
         engine, ranking, max_total_hits=max_total_hits, timeout_seconds=timeout_seconds, present=present
     )
+    _add_everywhere(app, service)
     for kind in SEARCH_KINDS:
         _add_search(app, kind, service)
+    _add_suggest(app, service)
     _add_statistics(app, engine, statistics, timeout_seconds)
     _add_health(app)
     _add_documentation(app)
     install_error_handlers(app, (*ALWAYS_UNAVAILABLE, *unavailable))
-    install_middleware(app, metrics, listener="public", public=True)
+    limiter = Limiter(requests_per_minute) if requests_per_minute else None
+    install_middleware(app, metrics, listener="public", public=True, limiter=limiter)
     return app
 
 
 def _add_search(app: FastAPI, kind: SearchKind, service: SearchService) -> None:
     async def search(request: Request) -> Response:
-        return JsonAnswer(await service.answer(kind, request.scope["query_string"]))
+        answer = await service.answer(kind, request.scope["query_string"])
+        return reusable(request, JsonAnswer(answer))
 
     app.add_api_route(
         kind.path,
@@ -97,6 +106,51 @@ def _add_search(app: FastAPI, kind: SearchKind, service: SearchService) -> None:
         response_class=JsonAnswer,
         responses=search_responses(kind),
         openapi_extra={"parameters": search_parameters(kind)},
+    )
+
+
+def _add_everywhere(app: FastAPI, service: SearchService) -> None:
+    async def search_everywhere(request: Request) -> Response:
+        answer = await service.answer_everywhere(request.scope["query_string"])
+        return reusable(request, JsonAnswer(answer))
+
+    app.add_api_route(
+        "/api/v1/search",
+        search_everywhere,
+        methods=["GET"],
+        operation_id="search",
+        tags=["search"],
+        summary="Search everything",
+        description="The best people, communities, posts and servers in one request, grouped. Each group is "
+        "the beginning of its own search.",
+        response_class=JsonAnswer,
+        responses={
+            200: describe_success(EverywhereAnswer, "The best of each kind.", examples.EVERYWHERE),
+            **describe_errors((400, 413, 429, 503)),
+        },
+        openapi_extra={"parameters": everywhere_parameters()},
+    )
+
+
+def _add_suggest(app: FastAPI, service: SearchService) -> None:
+    async def suggest(request: Request) -> Response:
+        return reusable(request, JsonAnswer(await service.suggest(request.scope["query_string"])))
+
+    app.add_api_route(
+        "/api/v1/suggest",
+        suggest,
+        methods=["GET"],
+        operation_id="suggest",
+        tags=["search"],
+        summary="Suggest names",
+        description="For a search box, at every key: people and communities whose name, or a word of it, "
+        "begins with what was typed; the most active first. Many times as fast as a search.",
+        response_class=JsonAnswer,
+        responses={
+            200: describe_success(SuggestAnswer, "Names that begin so.", examples.SUGGESTIONS),
+            **describe_errors((400, 413, 429, 503)),
+        },
+        openapi_extra={"parameters": suggest_parameters()},
     )
 
 
@@ -120,7 +174,7 @@ def _add_statistics(
         response_class=JsonAnswer,
         responses={
             200: describe_success(StatisticsAnswer, "The counts.", examples.STATISTICS),
-            **describe_errors((413, 503)),
+            **describe_errors((413, 429, 503)),
         },
     )
 
@@ -152,11 +206,11 @@ def _add_documentation(app: FastAPI) -> None:
     document = msgspec.json.encode(app.openapi())
     page = render_documentation(app.openapi())
 
-    async def openapi(_request: Request) -> Response:
-        return Response(document, media_type="application/json")
+    async def openapi(request: Request) -> Response:
+        return reusable(request, Response(document, media_type="application/json"))
 
-    async def docs(_request: Request) -> Response:
-        return HTMLResponse(page.html, headers=dict(page.headers))
+    async def docs(request: Request) -> Response:
+        return reusable(request, HTMLResponse(page.html, headers=dict(page.headers)))
 
     async def root(_request: Request) -> Response:
         return RedirectResponse("docs")  # relative, so that it survives a proxy that serves us below a path

@@ -82,6 +82,7 @@ class ServerSettings(Section):
         ListenAddress("", 8081), validate_default=True
     )
     public_url: Annotated[str, http_url()] = ""
+    rate_limit: Annotated[int, whole_number(0, 1_000_000)] = 0
     admin_token: Annotated[str, word('any text, or ""', empty=True, secret=True)] = Field("", repr=False)
 
     @field_validator("internal_listen")

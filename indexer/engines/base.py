@@ -9,10 +9,16 @@ Contract, which ``tests/engines`` runs over every implementation:
   nothing is promised about the batch, and writing it again is harmless.
 * A document that the engine refuses costs only itself: it is named in :attr:`WriteResult.rejected`, the rest
   of the batch is written.
-* :meth:`Engine.search` never raises for what a query or a filter holds. Filters compare exactly. All words of
-  a query must match; better matches come first, then the asked order, then the key by bytes, so pages neither
-  repeat nor skip. Documents that lack the sort field come last in both directions.
-* An ``offset`` at or past the engine's ``max_total_hits`` answers no hits.
+* :meth:`Engine.search` never raises for what a query or a filter holds. Filters compare exactly. The first
+  word of a query must match, further ones may fail from the last on. More words come before fewer, then exact
+  matches before beginnings before typos, then earlier fields before later ones, then words that stand close
+  together; equal ones in the asked order, then by key (bytes), so pages neither repeat nor skip. Documents
+  that lack the sort field come last in both directions.
+* An ``offset`` at or past the engine's ``max_total_hits`` answers no hits. A *cursor* goes on right behind
+  the last hit of the page that gave it, whatever was written or removed meanwhile, to the very last match; it
+  is good for the same index, query, filters and order only (:class:`InvalidCursor` otherwise).
+  It is made of 24 to 4,096 letters, digits, ``-`` and ``_``.
+* :meth:`Engine.suggest` finds names that begin with a text, or have a word that does; the most active first.
 * *Figures* (:attr:`IndexDefinition.figures` and whatever comes with them) are written by
   :meth:`Engine.put_figures` alone: it never creates a document, and :meth:`Engine.write` leaves the figures
   of a document that is there as they are. They are shown like all other fields.
@@ -39,6 +45,10 @@ class IndexLost(EngineUnavailable):
     """An index is gone, or another stands in its place: it has to be filled from the mirror again."""
 
 
+class InvalidCursor(ValueError):  # noqa: N818 - says what the cursor is
+    """The cursor was not made by this engine for this request."""
+
+
 def build_uid(uid: str) -> str:
     """Return the uid of the index that is built beside a live one, to take its place."""
     return f"{uid}__build"
@@ -55,14 +65,27 @@ class FieldType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class IndexDefinition:
-    """One index: which fields are searched (most important first), filtered and sorted by."""
+    """One index: which fields are searched (most important first), filtered and sorted by.
+
+    ``texts`` are the searchable fields that people write: only in these does it count how close together
+    words stand. ``names`` are what a document is called: a name that is the query, whole, is the best match
+    there is, and suggestions are made of names. Other searchable fields (ids, keys) are found as they are or
+    by their beginning, never by a typo.
+    """
 
     uid: str
     searchable: tuple[str, ...]
     filterable: tuple[str, ...]
     sortable: Mapping[str, FieldType]
+    texts: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     figures: tuple[str, ...] = ()
     """The sortable fields that `put_figures` writes."""
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The fields in which a typo may be, most important first."""
+        return tuple(field for field in self.searchable if field in self.texts or field in self.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +122,10 @@ class SortOrder:
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """A search in one index. Filters are ANDed equalities on filterable fields (membership where a list)."""
+    """A search in one index. Filters are ANDed equalities on filterable fields (membership where a list).
+
+    With a ``cursor`` (a ``next_cursor`` of the page before) the offset does not count.
+    """
 
     index: str
     query: str = ""
@@ -107,6 +133,7 @@ class SearchRequest:
     sort: SortOrder | None = None
     offset: int = 0
     limit: int = 20
+    cursor: str | None = None
 
 
 def check_fields(definition: IndexDefinition, request: SearchRequest) -> None:
@@ -120,11 +147,15 @@ def check_fields(definition: IndexDefinition, request: SearchRequest) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """A page of hits, and how many there are in all (exact, but never above ``max_total_hits``)."""
+    """A page of hits, and how many there are in all (exact, but never above ``max_total_hits``).
+
+    ``next_cursor`` is opaque; None when this page ends the result.
+    """
 
     hits: list[Document]
     estimated_total: int
     processing_ms: int
+    next_cursor: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +200,13 @@ class Engine(Protocol):
         """
 
     async def search(self, request: SearchRequest) -> SearchResult:
-        """Answer one page of a search."""
+        """Answer one page of a search. Raises :class:`InvalidCursor`."""
+
+    async def suggest(self, indexes: Sequence[str], text: str, limit: int) -> dict[str, list[Document]]:
+        """Return, by index, documents whose name, or a word of it, begins with a text: the most active first.
+
+        Equal ones come by name, then by id. The indexes must have names. A blank text suggests nothing.
+        """
 
     async def find_ids(self, request: SearchRequest, among: Collection[str] | None = None) -> FoundIds:
         """Answer which documents a page holds, by id alone: for long pages, up to ``max_total_hits``.

@@ -25,6 +25,8 @@ INDEXES: Final = (
         searchable=("username", "description", "ccid", "owner", "cckv", "sourceServer"),
         filterable=("ccid", "owner", "sourceServer", "schema", "ancestors"),
         sortable={**_TIMES, "username": FieldType.TEXT, **_ACTIVITY},
+        texts=("username", "description"),
+        names=("username",),
         figures=tuple(_ACTIVITY),
     ),
     IndexDefinition(
@@ -32,6 +34,8 @@ INDEXES: Final = (
         searchable=("name", "shortname", "description", "owner", "cckv", "sourceServer"),
         filterable=("owner", "sourceServer", "schema", "ancestors", "cckv"),
         sortable={**_TIMES, "name": FieldType.TEXT, **_ACTIVITY, "activeAuthors7d": FieldType.INTEGER},
+        texts=("name", "shortname", "description"),
+        names=("name", "shortname"),
         figures=(*_ACTIVITY, "activeAuthors7d"),
     ),
     IndexDefinition(
@@ -39,12 +43,14 @@ INDEXES: Final = (
         searchable=("body", "author", "cckv", "sourceServer"),
         filterable=("author", "owner", "sourceServer", "schema", "ancestors"),
         sortable=_TIMES,
+        texts=("body",),
     ),
     IndexDefinition(
         uid=SERVERS,
         searchable=("fqdn", "csid", "softwareVersion"),
         filterable=("status",),
         sortable={"lastSeenAt": FieldType.TIME, "lastCrawledAt": FieldType.TIME},
+        names=("fqdn",),
     ),
 )
 """Every index, in the order in which answers list them."""

@@ -15,16 +15,20 @@ katakana and hiragana stay apart.
 * a *symbol*: an emoji with all that is joined to it (also without its skin tone), or another non-ASCII
   symbol.
 
-Words are cut where the script changes. Everything else separates. All sizes are bounded here, so that one
-document can never exceed what an engine takes; what is cut off is not found, and nothing else changes.
+Words are cut where the script changes. Everything else separates. In a query, what stands between two spaces
+is one *part* all the same (``alpha.example``, ``db設計``): it counts whole or not at all. All sizes are
+bounded here, so that one document can never exceed what an engine takes; what is cut off is not found, and
+nothing else changes.
 """
 
 from __future__ import annotations
 
 import operator
 import re
+from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 from unicodedata import normalize
 
@@ -33,7 +37,7 @@ import regex  # type: ignore[import-untyped]
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-TEXT_VERSION: Final = 1
+TEXT_VERSION: Final = 2
 """Raised when folding or cutting changes: what was indexed before then has to be derived again."""
 
 INDEXED_CHARACTERS: Final = 16_384
@@ -44,6 +48,8 @@ MAX_UNIT_CODE_POINTS: Final = 32
 
 QUERY_CHARACTERS: Final = 2_048
 QUERY_TERMS: Final = 32
+QUERY_PARTS: Final = 10
+"""How many parts between spaces count; further ones are not asked for."""
 QUERY_RUN_UNITS: Final = 64
 
 _UNSPACED = (
@@ -58,6 +64,7 @@ _TOKEN = regex.compile(
     rf"|(\p{{Regional_Indicator}}{{2}}|{_EMOJI}(?:\u200d{_EMOJI})*|[[\p{{S}}]--[\x00-\x7f\ufffd]])",
     regex.V1,
 )
+_RUN = regex.compile(rf"[{_UNSPACED}]", regex.V1)
 _INVISIBLES = (
     r"\u00ad\u034f\u061c\u180b-\u180f\u200c\u200e\u200f\u202a-\u202e\u2060-\u206f"
     r"\ufe00-\ufe0f\ufeff\U000e0100-\U000e01ef"
@@ -82,6 +89,10 @@ class TermKind(Enum):
     SYMBOL = "symbol"
 
 
+_KINDS: Final = (TermKind.RUN, TermKind.WORD, TermKind.SYMBOL)
+"""By the number of their group in the expression of a token."""
+
+
 @dataclass(frozen=True, slots=True)
 class Term:
     """One term of a query. A document matches when one of its fields has all the lexemes.
@@ -101,20 +112,28 @@ class Query:
     """A query, cut. All terms must match; a last word matches as a prefix too, when ``open_ended``.
 
     ``is_blank`` tells a query of nothing but space, which asks for everything, from one of signs that nothing
-    is found by, which finds nothing. Both have no terms.
+    is found by, which finds nothing. Both have no terms. ``parts``: how many terms the first part between
+    spaces has, how many the first two have, and so on; the last is all of them. ``text``: the tokens in a
+    row, as :attr:`FieldTerms.text` has them.
     """
 
     terms: tuple[Term, ...]
     is_blank: bool
     open_ended: bool
+    parts: tuple[int, ...] = ()
+    text: str = ""
 
 
 @dataclass(slots=True)
 class FieldTerms:
-    """What one field is found by: its lexemes, and its runs of three characters or more."""
+    """What one field is found by: its lexemes, and its runs of three characters or more.
+
+    ``text`` is the field as search sees it: all its tokens in a row, a space between each.
+    """
 
     lexemes: set[str]
     runs: list[str]
+    text: str
 
 
 def fold(text: str) -> str:
@@ -143,10 +162,12 @@ def clip(text: str, limit: int) -> str:
 def field_terms(text: str) -> FieldTerms:
     """Cut one field of a document."""
     if text.isascii():  # ids, links and English: only words, and ten times as fast
-        return FieldTerms(_ascii_words(text[:INDEXED_CHARACTERS].lower()), [])
+        words = _ascii_words(text[:INDEXED_CHARACTERS].lower())
+        return FieldTerms(set(words), [], " ".join(words))
     lexemes: set[str] = set()
     runs: list[str] = []
-    for run, word, symbol in _TOKEN.findall(clip(fold(clip(text, INDEXED_CHARACTERS)), INDEXED_CHARACTERS)):
+    tokens = _TOKEN.findall(clip(fold(clip(text, INDEXED_CHARACTERS)), INDEXED_CHARACTERS))
+    for run, word, symbol in tokens:
         if run:
             units = _units(run)
             lexemes.update(map(operator.add, units, units[1:]))
@@ -157,7 +178,7 @@ def field_terms(text: str) -> FieldTerms:
             lexemes.add(clip(word, MAX_WORD_CHARACTERS))
         else:
             lexemes.update(_symbol_lexemes(symbol))
-    return FieldTerms(lexemes, runs)
+    return FieldTerms(lexemes, runs, " ".join(["".join(token) for token in tokens]))
 
 
 def field_tokens(text: str) -> Iterator[tuple[TermKind, Sequence[str]]]:
@@ -167,8 +188,8 @@ def field_tokens(text: str) -> Iterator[tuple[TermKind, Sequence[str]]]:
     form without skin tone.
     """
     if text.isascii():
-        for word in _ASCII_WORD.findall(text[:INDEXED_CHARACTERS].lower()):
-            yield TermKind.WORD, (word[:MAX_WORD_CHARACTERS],)
+        for word in _ascii_words(text[:INDEXED_CHARACTERS].lower()):
+            yield TermKind.WORD, (word,)
         return
     for run, word, symbol in _TOKEN.findall(clip(fold(clip(text, INDEXED_CHARACTERS)), INDEXED_CHARACTERS)):
         if run:
@@ -184,24 +205,48 @@ def term_units(term: Term) -> Sequence[str]:
     return _units(term.substring or term.lexemes[0])
 
 
-def _ascii_words(folded: str) -> set[str]:
-    words = set(_ASCII_WORD.findall(folded))
+def _ascii_words(folded: str) -> list[str]:
+    words = _ASCII_WORD.findall(folded)
     if len(folded) <= MAX_WORD_CHARACTERS:
         return words
-    return {word[:MAX_WORD_CHARACTERS] for word in words}
+    return [word[:MAX_WORD_CHARACTERS] for word in words]
 
 
 def parse_query(text: str) -> Query:
     """Cut a query. Never fails; what exceeds the bounds of this module is not asked for."""
     folded = fold(clip(text.strip(), QUERY_CHARACTERS))
-    tokens = _TOKEN.findall(folded)
+    spelled = (_TOKEN.findall(part) for part in folded.split())
+    tokens = [(number, token) for number, part in enumerate(filter(None, spelled)) for token in part]
+    asked = [(number, token) for number, token in tokens[:QUERY_TERMS] if number < QUERY_PARTS]
     # A word said twice asks no more; the last stays last, since it may be unfinished.
-    terms = tuple(dict.fromkeys(_term(*token) for token in reversed(tokens[:QUERY_TERMS])))[::-1]
+    part_of: dict[Term, int] = {}
+    for number, token in reversed(asked):
+        part_of.setdefault(_term(*token), number)
+    terms = tuple(part_of)[::-1]
+    sizes = Counter(part_of.values())
     return Query(
         terms=terms,
         is_blank=not folded.strip(),
-        open_ended=len(tokens) <= QUERY_TERMS and bool(terms) and terms[-1].kind is TermKind.WORD,
+        open_ended=len(asked) == len(tokens) and bool(terms) and terms[-1].kind is TermKind.WORD,
+        parts=tuple(accumulate(sizes[number] for number in sorted(sizes))),
+        text=" ".join("".join(token) for _, token in asked),
     )
+
+
+def tokens_of(folded: str) -> Iterator[tuple[TermKind, int, int]]:
+    """Yield (kind, start, end) of every token of a folded text."""
+    for found in _TOKEN.finditer(folded):
+        yield _KINDS[found.lastindex - 1], found.start(), found.end()
+
+
+def is_spaced(lexeme: str) -> bool:
+    """Tell whether a lexeme is a word, of a script that is written with spaces."""
+    return lexeme.isascii() or _RUN.match(lexeme) is None
+
+
+def characters_of(text: str) -> list[str]:
+    """Cut a text into characters as people see them."""
+    return list(text) if text.isascii() else _CHARACTER.findall(text)
 
 
 def _term(run: str, word: str, symbol: str) -> Term:

@@ -21,6 +21,7 @@ from indexer.engines.base import (
     FoundIds,
     IndexDefinition,
     IndexStatistics,
+    InvalidCursor,
     SearchRequest,
     SearchResult,
     WriteBatch,
@@ -68,12 +69,14 @@ class FakeEngine:
     max_total_hits: int = 10_000
     trouble: Trouble = field(default_factory=Trouble)
     requests: list[SearchRequest] = field(default_factory=list)
+    suggestions: list[tuple[tuple[str, ...], str, int]] = field(default_factory=list)
 
     def reset(self) -> None:
         self.documents = {index: [document] for index, document in EXAMPLES.items()}
         self.raw = None
         self.trouble = Trouble()
         self.requests.clear()
+        self.suggestions.clear()
 
     async def search(self, request: SearchRequest) -> SearchResult:
         self.requests.append(request)
@@ -83,8 +86,20 @@ class FakeEngine:
             for document in self.documents[request.index]
             if all(document.get(name) == value for name, value in request.filters.items())
         ]
-        end = min(request.offset + request.limit, self.max_total_hits)
-        return SearchResult(matching[request.offset : end], min(len(matching), self.max_total_hits), 1)
+        first = request.offset
+        end = min(first + request.limit, self.max_total_hits)
+        if request.cursor is not None:
+            if not request.cursor.isdecimal():
+                raise InvalidCursor("the cursor is none that was given here")
+            first = int(request.cursor[-9:])
+            end = first + request.limit
+        following = f"{end:024}" if end < len(matching) else None
+        return SearchResult(matching[first:end], min(len(matching), self.max_total_hits), 1, following)
+
+    async def suggest(self, indexes: Sequence[str], text: str, limit: int) -> dict[str, list[Document]]:
+        self.suggestions.append((tuple(indexes), text, limit))
+        await self.trouble.meet()
+        return {index: self.documents[index][:limit] if text.strip() else [] for index in indexes}
 
     async def statistics(self) -> EngineStatistics:
         await self.trouble.meet()

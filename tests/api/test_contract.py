@@ -43,7 +43,7 @@ def api_schema(api_url: str) -> schemathesis.BaseSchema:
     return schemathesis.openapi.from_url(f"{api_url}/openapi.json")
 
 
-SEARCHES = [kind.path for kind in SEARCH_KINDS]
+SEARCHES = [*(kind.path for kind in SEARCH_KINDS), "/api/v1/search", "/api/v1/suggest"]
 WITHOUT_PARAMETERS = ["/api/v1/stats", "/health"]
 TRIALS = [
     *((path, mode) for path in SEARCHES for mode in GenerationMode),

@@ -46,7 +46,10 @@ async def openapi(api: Served) -> Any:
 
 async def test_every_operation_is_described(openapi: Any) -> None:
     """All paths that are due, and nothing that is not built."""
-    assert set(openapi["paths"]) == {*(kind.path for kind in SEARCH_KINDS), "/api/v1/stats", "/health"}
+    assert set(openapi["paths"]) == {
+        *(kind.path for kind in SEARCH_KINDS),
+        *("/api/v1/search", "/api/v1/suggest", "/api/v1/stats", "/health"),
+    }
     assert openapi["info"]["version"] == VERSION
     assert openapi["servers"] == [{"url": "https://search.example"}]
 
@@ -65,13 +68,14 @@ async def test_every_parameter_and_answer_has_an_example(openapi: Any) -> None:
 async def test_the_parameters_are_those_of_the_specification(openapi: Any, kind: SearchKind) -> None:
     """behaviour.md section 7."""
     expected = {
-        "users": ["q", "limit", "offset", "sourceServer", "owner", "sort", "viewer"],
-        "communities": ["q", "limit", "offset", "sourceServer", "owner", "cckv", "sort", "viewer"],
-        "posts": ["q", "limit", "offset", "author", "sourceServer", "schema", "sort"],
-        "servers": ["q", "limit", "offset", "status", "sort"],
+        "users": ["sourceServer", "owner", "sort", "viewer"],
+        "communities": ["sourceServer", "owner", "cckv", "sort", "viewer"],
+        "posts": ["author", "sourceServer", "schema", "sort"],
+        "servers": ["status", "sort"],
     }
+    common = ["q", "limit", "offset", "cursor", "highlight"]
     described = openapi["paths"][kind.path]["get"]["parameters"]
-    assert [parameter["name"] for parameter in described] == expected[kind.name]
+    assert [parameter["name"] for parameter in described] == common + expected[kind.name]
 
 
 async def test_examples_have_the_documented_form(openapi: Any) -> None:
@@ -82,6 +86,16 @@ async def test_examples_have_the_documented_form(openapi: Any) -> None:
         TypeAdapter(kind.answer).validate_python(example)
         error = answers["400"]["content"]["application/json"]["example"]
         models.ApiErrorBody.model_validate(error)
+
+
+async def test_examples_of_the_other_searches_have_the_documented_form(openapi: Any) -> None:
+    """Each passes the schema beside it, too."""
+    for path, model in (
+        ("/api/v1/search", models.EverywhereAnswer),
+        ("/api/v1/suggest", models.SuggestAnswer),
+    ):
+        answers = openapi["paths"][path]["get"]["responses"]
+        TypeAdapter(model).validate_python(answers["200"]["content"]["application/json"]["example"])
 
 
 async def test_the_page_needs_nothing_from_elsewhere(api: Served) -> None:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize(
-    "path", ["/nope", "/api/v1/stats/", "/api/v1/search", "/%00", "/猫", "/..%2f..%2fetc"]
+    "path", ["/nope", "/api/v1/stats/", "/api/v1/search/", "/%00", "/猫", "/..%2f..%2fetc"]
 )
 async def test_unknown_paths(api: Served, path: str) -> None:
     """404 in the shape of errors, and no redirect to another spelling."""

@@ -42,6 +42,7 @@ async def test_an_answer_has_exactly_the_documented_fields(api: Served, kind: Se
         "limit": 20,
         "offset": 0,
         "estimatedTotalHits": 1,
+        "nextCursor": None,
         "processingTimeMs": 1,
     }
 

@@ -102,6 +102,7 @@ def test_the_defaults_are_those_of_the_specification() -> None:
         "server.listen": ":8080",
         "server.internalListen": ":8081",
         "server.publicURL": "",
+        "server.rateLimit": 0,
         "server.adminToken": "",
         "crawl.seed": "ariake.concrnt.net",
         "crawl.layer": "concrnt-mainnet",

@@ -59,7 +59,9 @@ DEFAULTS: dict[str, Any] = {
     "prefixSearch": "indexingTime",
 }
 _ID = re.compile(r"[A-Za-z0-9_-]{1,511}")
-_FILTER = re.compile(r'(\w+) (?:= "([^"\\]*)"|IN \[([^\]]*)\])')
+_FILTER = re.compile(
+    r'(\w+) (IS NULL|NOT EXISTS|(?:[=<>]|STARTS WITH) (?="|IN)|IN )(?:"([^"\\]*)"|\[([^\]]*)\])?'
+)
 _TERM = re.compile(r'"([^"]*)"|([^\s"]+)')
 _stamps = itertools.count()
 
@@ -381,65 +383,109 @@ def _search(index: Index, asked: dict[str, Any]) -> dict[str, Any]:
     matching = [
         identifier
         for identifier, document in index.documents.items()
-        if all(_passes(document, condition) for condition in conditions)
+        if all(any(_passes_all(document, tests) for tests in alternatives) for alternatives in conditions)
     ]
     terms = _terms(asked["q"])
     tests = [_test(term, index.vocabulary(), settings["typoTolerance"]) for term in terms]
+    strict = set(settings["typoTolerance"]["disableOnAttributes"])
     ranked = []
     for identifier in matching:
-        score = _score(tests, index.words[identifier], settings["searchableAttributes"])
+        score = _score(tests, index.words[identifier], settings["searchableAttributes"], strict)
         if score is not None:
             ranked.append((score, identifier))
+    orders = _orders(asked, settings)
     # Python's sort is stable: the last order first.
-    for name, descending in reversed(_orders(asked, settings)):
+    for name, descending, _ in reversed(orders):
         present = [one for one in ranked if index.documents[one[1]].get(name) is not None]
         absent = [one for one in ranked if index.documents[one[1]].get(name) is None]
         present.sort(key=lambda one: index.documents[one[1]][name], reverse=descending)
         ranked = present + absent
     ranked.sort(key=lambda one: one[0])
     bound = settings["pagination"]["maxTotalHits"]
-    page = ranked[: min(bound, asked["offset"] + asked["limit"])][asked["offset"] :]
+    offset = asked.get("offset", 0)
+    page = ranked[: min(bound, offset + asked["limit"])][offset:]
+    hits = []
+    for score, identifier in page:
+        hit = _shown(index.documents[identifier], asked, settings)
+        if asked.get("showRankingScoreDetails"):
+            hit["_rankingScoreDetails"] = {
+                **(_details(score) if terms else {}),
+                **{written: {"value": index.documents[identifier].get(name)} for name, _, written in orders},
+            }
+        hits.append(hit)
+    return {"hits": hits, "estimatedTotalHits": len(ranked), "processingTimeMs": 0}
+
+
+def _shown(document: dict[str, Any], asked: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     shown = settings["displayedAttributes"]
     return {
-        "hits": [
-            {
-                name: value
-                for name, value in index.documents[identifier].items()
-                if name in asked["attributesToRetrieve"] and ("*" in shown or name in shown)
-            }
-            for _, identifier in page
-        ],
-        "estimatedTotalHits": len(ranked),
-        "processingTimeMs": 0,
+        name: value
+        for name, value in document.items()
+        if name in asked["attributesToRetrieve"] and ("*" in shown or name in shown)
     }
 
 
-def _conditions(asked: dict[str, Any], settings: dict[str, Any]) -> list[re.Match[str]]:
+_Score = tuple[int, int, int, int]
+
+
+def _details(score: _Score) -> dict[str, dict[str, float]]:
+    names = ("typo", "exactness", "attributeRank", "proximity")
+    return {name: {"score": 1 / (1 + cost)} for name, cost in zip(names, score, strict=True)}
+
+
+def _conditions(asked: dict[str, Any], settings: dict[str, Any]) -> list[list[list[re.Match[str]]]]:
+    """All of the filter must hold, of each entry one alternative, of an alternative all its tests."""
     conditions = []
-    for written in asked.get("filter", []):
-        match = _FILTER.fullmatch(written)
-        if match is None or match[1] not in settings["filterableAttributes"]:
-            raise Failed("invalid_search_filter")
-        conditions.append(match)
+    for entry in asked.get("filter", []):
+        alternatives = []
+        for written in [entry] if isinstance(entry, str) else entry:
+            tests = [_FILTER.fullmatch(test) for test in written.split(" AND ")]
+            known = [test for test in tests if test and test[1] in settings["filterableAttributes"]]
+            if len(known) < len(tests):
+                raise Failed("invalid_search_filter")
+            alternatives.append(known)
+        conditions.append(alternatives)
     return conditions
 
 
+def _passes_all(document: dict[str, Any], tests: Sequence[re.Match[str]]) -> bool:
+    return all(_passes(document, test) for test in tests)
+
+
 def _passes(document: dict[str, Any], match: re.Match[str]) -> bool:
-    value = document.get(match[1])
+    name, test, wanted, listed = match.groups()
+    value = document.get(name)
+    if test == "IS NULL":
+        return name in document and value is None
+    if test == "NOT EXISTS":
+        return name not in document
     values = value if isinstance(value, list) else [value]
-    wanted = [match[2]] if match[3] is None else match[3].split(", ")
-    lowered = {one.lower() for one in wanted}
-    return any(isinstance(entry, str) and entry.lower() in lowered for entry in values)
+    if listed is not None:
+        lowered = {one.lower() for one in listed.split(", ")}
+        return any(isinstance(entry, str) and entry.lower() in lowered for entry in values)
+    return any(_compares(test.split()[0], entry, wanted) for entry in values)
 
 
-def _orders(asked: dict[str, Any], settings: dict[str, Any]) -> list[tuple[str, bool]]:
+def _compares(sign: str, entry: Any, wanted: str) -> bool:
+    if isinstance(entry, str):
+        one, other = entry.lower(), wanted.lower()
+        if sign == "STARTS":
+            return one.startswith(other)
+        return {"=": one == other, "<": one < other, ">": one > other}[sign]
+    if isinstance(entry, int | float) and sign != "STARTS":
+        number = float(wanted)
+        return {"=": entry == number, "<": entry < number, ">": entry > number}[sign]
+    return False
+
+
+def _orders(asked: dict[str, Any], settings: dict[str, Any]) -> list[tuple[str, bool, str]]:
     orders = []
     for rule in settings["rankingRules"]:
         for order in asked.get("sort", []) if rule == "sort" else [rule] if ":" in rule else []:
             name, direction = order.split(":")
             if rule == "sort" and name not in settings["sortableAttributes"]:
                 raise Failed("invalid_search_sort")
-            orders.append((name, direction == "desc"))
+            orders.append((name, direction == "desc", order))
     return orders
 
 
@@ -447,7 +493,7 @@ def _orders(asked: dict[str, Any], settings: dict[str, Any]) -> list[tuple[str, 
 class _Term:
     words: tuple[str, ...]
     is_phrase: bool
-    is_last: bool
+    is_open: bool
 
 
 def _terms(query: str) -> list[_Term]:
@@ -455,7 +501,7 @@ def _terms(query: str) -> list[_Term]:
     return [
         _Term(tuple(match[1].split()), True, False)
         if match[2] is None
-        else _Term((match[2],), False, match is found[-1])
+        else _Term((match[2],), False, match.end() == len(query))
         for match in found
     ]
 
@@ -475,17 +521,19 @@ def _test(term: _Term, vocabulary: set[str], tolerance: dict[str, Any]) -> _Test
     for other in vocabulary:
         if other == word:
             matches[other] = (0, 0)
-        elif term.is_last and other.startswith(word):
+        elif term.is_open and other.startswith(word):
             matches[other] = (0, 1)
-        elif allowed and abs(len(other) - len(word)) <= allowed:
-            typos = _distance(word, other) + (other[0] != word[0])
+        elif allowed and len(other) >= len(word) - allowed:
+            if not term.is_open and len(other) > len(word) + allowed:
+                continue
+            typos = _distance(word, other, begun=term.is_open) + (other[0] != word[0])
             if typos <= allowed:
                 matches[other] = (typos, 1)
     return term, matches
 
 
-def _distance(one: str, other: str) -> int:
-    """Edits between two words, swapped neighbours being one."""
+def _distance(one: str, other: str, *, begun: bool) -> int:
+    """Edits between two words, swapped neighbours being one; or the fewest to what the other begins with."""
     rows = [list(range(len(other) + 1))]
     for i, letter in enumerate(one, start=1):
         row = [i]
@@ -495,31 +543,71 @@ def _distance(one: str, other: str) -> int:
                 cost = min(cost, rows[-2][j - 2] + 1)
             row.append(cost)
         rows.append(row)
-    return rows[-1][-1]
+    return min(rows[-1]) if begun else rows[-1][-1]
 
 
 def _score(
-    tests: Sequence[_Test], words: dict[str, list[str]], attributes: Sequence[str]
-) -> tuple[int, int, int] | None:
+    tests: Sequence[_Test], words: dict[str, list[str]], attributes: Sequence[str], strict: set[str]
+) -> _Score | None:
+    """Fewer typos, exact before begun, earlier fields, closer together: smaller is better."""
     typos = begun = rank = 0
+    places: list[dict[int, list[tuple[int, int]]]] = []
     for term, matches in tests:
+        found: dict[int, list[tuple[int, int]]] = {}
         best: tuple[int, int, int] | None = None
-        for place, name in enumerate(attributes):
-            for one in _hits(term, matches, words.get(name, [])):
-                candidate = (*one, place)
-                best = candidate if best is None else min(best, candidate)
+        for number, name in enumerate(attributes):
+            for at, length, costs in _hits(term, matches, words.get(name, [])):
+                if costs[0] and name in strict:
+                    continue
+                found.setdefault(number, []).append((at, length))
+                best = min(best or (*costs, number), (*costs, number))
         if best is None:
             return None
+        places.append(found)
         typos, begun, rank = typos + best[0], begun + best[1], max(rank, best[2])
-    return typos, begun, rank
+    terms = [term for term, _ in tests]
+    exactness = _exactness(terms, words) if not typos else 2
+    apart = sum(
+        _apart(*pair, is_ordered=left.is_phrase or right.is_phrase)
+        for pair, (left, right) in zip(itertools.pairwise(places), itertools.pairwise(terms), strict=True)
+    )
+    return typos, exactness * 16 + begun, rank, apart
 
 
-def _hits(term: _Term, matches: dict[str, tuple[int, int]], words: list[str]) -> Iterator[tuple[int, int]]:
+def _exactness(terms: Sequence[_Term], words: dict[str, list[str]]) -> int:
+    """0: a field is the query; 1: one begins with it; 2: neither."""
+    asked = [word for term in terms for word in term.words]
+    if any(field == asked for field in words.values()):
+        return 0
+    return 1 if any(field[: len(asked)] == asked for field in words.values()) else 2
+
+
+def _apart(
+    one: dict[int, list[tuple[int, int]]], other: dict[int, list[tuple[int, int]]], *, is_ordered: bool
+) -> int:
+    """How far neighbours of the query stand apart; phrases are near in the order of the query only."""
+    distances = [
+        right - (left + length - 1) if right > left else left - right + 1
+        for number in one.keys() & other.keys()
+        for left, length in one[number]
+        for right, _ in other[number]
+        if right > left or not is_ordered
+    ]
+    return min([8, *distances])
+
+
+def _hits(
+    term: _Term, matches: dict[str, tuple[int, int]], words: list[str]
+) -> Iterator[tuple[int, int, tuple[int, int]]]:
+    """Yield where a term stands, how many words it spans, and what it costs."""
     if not term.is_phrase:
-        yield from {matches[word] for word in words if word in matches}
+        for at, word in enumerate(words):
+            if word in matches:
+                yield at, 1, matches[word]
         return
     length = len(term.words)
     if not set(term.words) <= set(words):
         return
-    if any(tuple(words[start : start + length]) == term.words for start in range(len(words) - length + 1)):
-        yield 0, 0
+    for start in range(len(words) - length + 1):
+        if tuple(words[start : start + length]) == term.words:
+            yield start, length, (0, 0)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from indexer.engines.text import (
     INDEXED_CHARACTERS,
     MAX_WORD_CHARACTERS,
+    QUERY_PARTS,
     QUERY_TERMS,
     Query,
     clip,
@@ -147,14 +148,22 @@ def test_signs_find_nothing(signs: str) -> None:
 
 def test_operators_are_text() -> None:
     """What is syntax elsewhere separates words here."""
-    assert parse_query("a:b* & !(-cat <-> \"x'\\") == parse_query("a b cat x")
+    assert parse_query("a:b* & !(-cat <-> \"x'\\").terms == parse_query("a b cat x").terms
+
+
+def test_parts_are_what_stands_between_spaces() -> None:
+    """A link, or a word that changes its script, is one part of a query, whatever it is cut into."""
+    query = parse_query("alpha.example 猫カフェ　db設計 cat cat")
+    assert [term.lexemes[0] for term in query.terms] == ["alpha", "example", "猫カ", "db", "設計", "cat"]
+    assert query.parts == (2, 3, 5, 6)
 
 
 def test_queries_are_bounded() -> None:
     """A query of any length asks for a bounded number of terms; the cut-off one is not taken for a prefix."""
     query = parse_query(" ".join(f"word{number}" for number in range(10_000)))
-    assert len(query.terms) == QUERY_TERMS
+    assert len(query.terms) == QUERY_PARTS
     assert not query.open_ended
+    assert len(parse_query(".".join(f"word{number}" for number in range(10_000))).terms) == QUERY_TERMS
     assert sum(len(term.lexemes) for term in parse_query("あいう" * 5_000).terms) <= 64
     assert parse_query("x" * 100_000).terms[0].lexemes == ("x" * MAX_WORD_CHARACTERS,)
     assert len(parse_query("猫 " * 5_000).terms) == 1

@@ -208,6 +208,10 @@ class FakeEngine:
         """Not asked for here."""
         raise NotImplementedError
 
+    async def suggest(self, indexes: Sequence[str], text: str, limit: int) -> dict[str, list[Document]]:
+        """Not asked for here."""
+        raise NotImplementedError
+
     async def statistics(self) -> EngineStatistics:
         """Not asked for here."""
         raise NotImplementedError

@@ -17,6 +17,8 @@ Meilisearch never sees a stranger's field names, types or letters. What it store
   bytes.
 ``order_key``, ``order_rest``
 : What ends every order: the first bytes of the key, and where it is longer a digest of all of it.
+``begins``
+: Each name from each of its words on, in hexadecimal digits: what suggestions look for the beginning of.
 ``exact_id``
 : A digest of the id, for searches among given documents.
 
@@ -38,20 +40,23 @@ import msgspec
 from indexer.engines.base import FieldType
 from indexer.engines.ids import key_of_document
 from indexer.engines.meilisearch.letters import LETTERS_VERSION, write_field
-from indexer.engines.text import TEXT_VERSION, clip, fold
+from indexer.engines.text import TEXT_VERSION, clip, field_terms, fold, parse_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from indexer.engines.base import Document, IndexDefinition
 
-SHAPE: Final = f"1.{LETTERS_VERSION}.{TEXT_VERSION}"
+SHAPE: Final = f"2.{LETTERS_VERSION}.{TEXT_VERSION}"
 """What a stored document's form depends on."""
 
 SHOWN: Final = ("document", "figures")
 SORTED_CHARACTERS: Final = 128
 MAX_FACET_BYTES: Final = 460
 """Meilisearch sorts by the first 468 bytes of a text."""
+
+NAME_WORDS: Final = 8
+"""From how many of its words on a name is suggested."""
 
 _KEY_BYTES: Final = MAX_FACET_BYTES * 5 // 8
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -83,6 +88,12 @@ def filter_of(filters: Mapping[str, str], among: Sequence[str] = ()) -> list[str
     return conditions
 
 
+def begins_with(typed: str) -> str | None:
+    """Write "has a name that begins so"; None when nothing that could be a name was typed."""
+    text = parse_query(typed).text
+    return f'begins STARTS WITH "{_hexadecimal(text)}"' if text else None
+
+
 class DocumentMaker:
     """Makes the stored form of one index's documents."""
 
@@ -106,6 +117,7 @@ class DocumentMaker:
             **self._searched(document),
             **self._filtered(document),
             **self._sorted(document),
+            **self._named(document),
         }
         if not self.lays_over:
             stored = {name: value for name, value in stored.items() if value is not None}
@@ -142,7 +154,11 @@ class DocumentMaker:
         fields: Document = {}
         for field in self._definition.searchable:
             value = document.get(field)
-            fields[f"search_{field}"] = (write_field(value) or None) if isinstance(value, str) else None
+            fields[f"search_{field}"] = (
+                (write_field(value, is_name=field in self._definition.names) or None)
+                if isinstance(value, str)
+                else None
+            )
         return fields
 
     def _filtered(self, document: Document) -> Document:
@@ -156,6 +172,17 @@ class DocumentMaker:
                 exact = [digest(entry) for entry in value if isinstance(entry, str)]
             fields[f"exact_{field}"] = exact
         return fields
+
+    def _named(self, document: Document) -> Document:
+        if not self._definition.names:
+            return {}
+        names = [value for field in self._definition.names if isinstance(value := document.get(field), str)]
+        begins = {
+            _hexadecimal(" ".join(words[start:]))
+            for words in (field_terms(name).text.split(" ", NAME_WORDS) for name in names if name)
+            for start in range(min(len(words), NAME_WORDS))
+        }
+        return {"begins": sorted(begins - {""}) or None}
 
     def _sorted(self, document: Document) -> Document:
         return {
@@ -207,8 +234,12 @@ def _time(value: Any) -> int | None:
 def _text(value: Any) -> str | None:
     if not isinstance(value, str):
         return None
-    folded = clip(fold(clip(value, SORTED_CHARACTERS)), SORTED_CHARACTERS)
-    return folded.encode("utf-8", "surrogatepass").hex()[:MAX_FACET_BYTES] or None
+    return _hexadecimal(clip(fold(clip(value, SORTED_CHARACTERS)), SORTED_CHARACTERS)) or None
+
+
+def _hexadecimal(text: str) -> str:
+    """Write a text so that it sorts by its bytes, whatever compares it."""
+    return text.encode("utf-8", "surrogatepass").hex()[:MAX_FACET_BYTES]
 
 
 def _number(value: Any) -> int | float | None:

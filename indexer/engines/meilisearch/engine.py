@@ -38,11 +38,12 @@ from indexer.engines.meilisearch.documents import (
     SHOWN,
     DocumentMaker,
     Unstorable,
+    begins_with,
     encode_line,
-    filter_of,
     shown_document,
 )
-from indexer.engines.meilisearch.letters import write_query
+from indexer.engines.meilisearch.positions import read_cursor, write_cursor
+from indexer.engines.meilisearch.searching import IndexSearch, Page
 from indexer.engines.meilisearch.settings import changes, settings_of
 from indexer.engines.meilisearch.tasks import wait_for_tasks
 from indexer.engines.meilisearch.wire import PayloadTooLarge, Refused, Wire, task_failure
@@ -58,6 +59,9 @@ SEARCH_SECONDS: Final = 10.0
 PING_SECONDS: Final = 2.0
 SETTINGS_SECONDS: Final = 24 * 3600.0
 """New settings may mean that everything is indexed again."""
+
+ACTIVITY: Final = "activityScore"
+"""The field by which suggestions are ordered, where an index has it."""
 
 _DOCUMENTS_BETWEEN_BREATHS: Final = 50
 _MANY_INDEXES: Final = 1_000
@@ -149,48 +153,41 @@ class MeilisearchEngine:
         """Answer one page; never raises for what query and filters hold.
 
         Raises:
+            InvalidCursor: the cursor belongs to no such request.
             ValueError: the request names an index or a field that its definition does not.
 
         """
         started = time.monotonic()
-        definition = self._definition(request.index)
-        check_fields(definition, request)
-        query = parse_query(request.query)
-        hits: list[Document] = []
-        total = 0
-        if query.terms or query.is_blank:
-            answer = await self._ask(request, write_query(query))
-            hits = [shown for hit in answer["hits"] if (shown := shown_document(hit)) is not None]
-            total = min(answer["estimatedTotalHits"], self._max_total_hits)
-        return SearchResult(hits, total, round((time.monotonic() - started) * 1000))
+        page = await self._page(request)
+        hits = [shown for found in page.hits if (shown := shown_document(found.hit)) is not None]
+        return SearchResult(
+            hits,
+            page.total,
+            round((time.monotonic() - started) * 1000),
+            write_cursor(request, page.hits[-1].position) if page.hits and not page.is_last else None,
+        )
 
     async def find_ids(self, request: SearchRequest, among: Collection[str] | None = None) -> FoundIds:
-        """Answer which documents a page holds, by id alone; with ``among``, all of these that match.
-
-        Ids are asked for a thousand at a time. Where that makes more than one question, their common order is
-        read from the search itself, as far as it goes.
-        """
-        check_fields(self._definition(request.index), request)
-        query = parse_query(request.query)
-        if not query.terms and not query.is_blank:
-            return FoundIds([], 0)
-        written = write_query(query)
+        """Answer ids; raises as search() does. Given ids are asked for a thousand at a time."""
         if among is None:
-            answer = await self._ask(request, written, retrieved=["id"])
-            total = min(answer["estimatedTotalHits"], self._max_total_hits)
-            return FoundIds([hit["id"] for hit in answer["hits"]], total)
-        everything = replace(request, offset=0, limit=self._max_total_hits)
-        wanted = sorted(among)
-        found: list[str] = []
-        for start in range(0, len(wanted), _IDS_AT_ONCE):
-            ids = wanted[start : start + _IDS_AT_ONCE]
-            answer = await self._ask(everything, written, retrieved=["id"], among=ids)
-            found += [hit["id"] for hit in answer["hits"]]
-        if len(wanted) > _IDS_AT_ONCE and len(found) > 1:
-            answer = await self._ask(everything, written, retrieved=["id"])
-            place = {hit["id"]: number for number, hit in enumerate(answer["hits"])}
-            found.sort(key=lambda identifier: place.get(identifier, len(place)))
-        return FoundIds(found, len(found))
+            page = await self._page(request, fields=["id"])
+            return FoundIds([found.id for found in page.hits], page.total)
+        search = self._search(request)
+        ids = [] if search is None else await search.among(among)
+        return FoundIds(ids, len(ids))
+
+    async def suggest(self, indexes: Sequence[str], text: str, limit: int) -> dict[str, list[Document]]:
+        """Find names by their beginning."""
+        definitions = [self._definition(index) for index in indexes]
+        if any(not definition.names for definition in definitions):
+            raise ValueError(f"no names in one of {', '.join(indexes)}")
+        begins = begins_with(text)
+        if begins is None:
+            return {index: [] for index in indexes}
+        answers = await asyncio.gather(
+            *(self._suggestions(definition, begins, limit) for definition in definitions)
+        )
+        return dict(zip(indexes, answers, strict=True))
 
     async def fetch_documents(self, index: str, ids: Collection[str]) -> Mapping[str, Document]:
         """Return the documents that are there, by id."""
@@ -387,32 +384,43 @@ class MeilisearchEngine:
             if present.get(uid) != self._identities.get(uid):
                 raise IndexLost(f"Meilisearch has lost {uid}")
 
-    async def _ask(
-        self,
-        request: SearchRequest,
-        query: str,
-        *,
-        retrieved: Sequence[str] = SHOWN,
-        among: Sequence[str] = (),
-    ) -> Any:
-        offset = min(max(request.offset, 0), self._max_total_hits)
+    def _search(self, request: SearchRequest, fields: Sequence[str] = SHOWN) -> IndexSearch | None:
+        """Check a request and cut its query; None when nothing can match."""
+        definition = self._definition(request.index)
+        check_fields(definition, request)
+        query = parse_query(request.query)
+        if not query.terms and not query.is_blank:
+            return None
+
+        async def ask(body: Document) -> Any:
+            return await self._ask(request.index, body)
+
+        return IndexSearch(ask, request, query, self._max_total_hits, fields)
+
+    async def _page(self, request: SearchRequest, fields: Sequence[str] = SHOWN) -> Page:
+        search = self._search(request, fields)
+        after = read_cursor(self._definition(request.index), request)
+        return Page([], 0, is_last=True) if search is None else await search.page(after)
+
+    async def _suggestions(self, definition: IndexDefinition, begins: str, limit: int) -> list[Document]:
+        orders = [(ACTIVITY, "desc"), *((name, "asc") for name in definition.names)]
         body = {
-            "q": query,
-            "offset": offset,
-            "limit": min(max(request.limit, 0), self._max_total_hits - offset),
-            "attributesToRetrieve": retrieved,
-            "matchingStrategy": "all",
-            "filter": filter_of(request.filters, among),
+            "q": "",
+            "limit": limit,
+            "attributesToRetrieve": SHOWN,
+            "filter": [begins],
+            "sort": [f"order_{field}:{how}" for field, how in orders if field in definition.sortable],
         }
-        if request.sort is not None:
-            direction = "desc" if request.sort.descending else "asc"
-            body["sort"] = [f"order_{request.sort.field}:{direction}"]
-        path = f"/indexes/{self._uid(request.index)}/search"
+        hits = (await self._ask(definition.uid, body))["hits"]
+        return [shown for hit in hits if (shown := shown_document(hit)) is not None]
+
+    async def _ask(self, index: str, body: Document) -> Any:
+        path = f"/indexes/{self._uid(index)}/search"
         try:
             return await self._wire.send("POST", path, body, seconds=SEARCH_SECONDS)
         except Refused as error:
             # We ask for nothing that our settings do not allow: somebody has changed them.
-            raise EngineUnavailable(f"the settings of {request.index} are not ours: {error.code}") from error
+            raise EngineUnavailable(f"the settings of {index} are not ours: {error.code}") from error
 
     # --- what is known here -----------------------------------------------------------------------------
 

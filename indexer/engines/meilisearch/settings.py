@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from indexer.engines.meilisearch.documents import SHOWN
+from indexer.engines.typos import ONE_FROM, TWO_FROM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,27 +22,44 @@ Settings = dict[str, Any]
 _UNORDERED: Final = frozenset({"displayedAttributes", "filterableAttributes", "sortableAttributes"})
 _KEY_ORDER: Final = ("order_key", "order_rest")
 
+REACHED_HITS: Final = 1_000_000
+"""How far into a search the server itself may be asked, for cursors; offsets of ours end sooner."""
+
+CUTOFF_MILLISECONDS: Final = 9_000
+"""The server would rather answer in a wrong order than take longer; its default is 1.5 s."""
+
 
 def settings_of(definition: IndexDefinition, max_total_hits: int) -> Settings:
     """Return the settings that an index must have."""
+    orders = [*(f"order_{field}" for field in definition.sortable), *_KEY_ORDER]
     return {
-        "displayedAttributes": ["id", *SHOWN],
+        # Of orders that are not displayed, the server does not tell where a hit stands.
+        "displayedAttributes": ["id", *SHOWN, *orders],
         "searchableAttributes": [f"search_{field}" for field in definition.searchable],
-        "filterableAttributes": ["exact_id", *(f"exact_{field}" for field in definition.filterable)],
-        "sortableAttributes": [f"order_{field}" for field in definition.sortable] + list(_KEY_ORDER),
-        # Better matches first: fewer typos, whole words before beginnings, earlier fields before later ones.
+        # Orders are filtered by where a cursor goes on.
+        "filterableAttributes": [
+            *("exact_id", *(f"exact_{field}" for field in definition.filterable), *orders),
+            *(["begins"] if definition.names else []),
+        ],
+        "sortableAttributes": orders,
+        # Better matches first: fewer typos, whole words before beginnings, earlier fields before later ones,
+        # words that stand together before others.
         "rankingRules": [
-            *("words", "typo", "exactness", "attributeRank", "sort"),
+            *("words", "typo", "exactness", "attributeRank", "proximity", "sort"),
             *(f"{field}:asc" for field in _KEY_ORDER),
         ],
-        "pagination": {"maxTotalHits": max_total_hits},
+        "pagination": {"maxTotalHits": max(max_total_hits, REACHED_HITS)},
+        "searchCutoffMs": CUTOFF_MILLISECONDS,
         # What is searched holds no Japanese letters (see letters.py), yet nothing is left to a guess.
         "localizedAttributes": [{"attributePatterns": ["search_*"], "locales": ["jpn", "eng"]}],
         "typoTolerance": {
             "enabled": True,
-            "minWordSizeForTypos": {"oneTypo": 5, "twoTypos": 9},
+            # A word is written with one letter more.
+            "minWordSizeForTypos": {"oneTypo": ONE_FROM + 1, "twoTypos": TWO_FROM + 1},
             "disableOnWords": [],
-            "disableOnAttributes": [],
+            "disableOnAttributes": [
+                f"search_{field}" for field in definition.searchable if field not in definition.written
+            ],
             "disableOnNumbers": False,
         },
         "proximityPrecision": "byWord",  # phrases must be exact

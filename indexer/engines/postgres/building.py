@@ -1,8 +1,8 @@
 """Building a table beside the live one, and putting it in its place.
 
-The build is a table like the live one under another name. Swapping is one transaction that drops the live
-table and renames the other with its indexes: searches that began before finish on the old table, the next
-ones read the new. A table's identity is its OID, which moves with it.
+The build is a table like the live one under another name, with the tables beside it. Swapping is one
+transaction that drops the live tables and renames the others with their indexes: searches that began before
+finish on the old ones, the next ones read the new. A table's identity is its OID, which moves with it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from indexer.engines.base import build_uid
-from indexer.engines.postgres.schema import Table, quoted, sort_column
+from indexer.engines.postgres.schema import Table, is_table, quoted, sort_column
 from indexer.statements import load
 
 if TYPE_CHECKING:
@@ -34,18 +34,23 @@ async def identities(connection: Connection, names: Sequence[str]) -> dict[str, 
 
 
 async def begin(connection: Connection, build: Table) -> None:
-    """Make an empty table; one that is left over goes."""
+    """Make empty tables; what is left over goes."""
     async with connection.transaction():
         await connection.execute(_SQL["lock"])
         await drop(connection, build)
         await connection.execute(build.create())
-        for _, statement in build.indexes():
+        for _, statement in (*build.companions(), *build.indexes()):
             await connection.execute(statement)
+        if rules := build.rules():
+            await connection.execute(rules)
 
 
 async def drop(connection: Connection, build: Table) -> None:
     """Remove what is left of a build."""
-    await connection.execute(f"drop table if exists {build.qualified}")
+    for name in (build.qualified, build.words, build.names):
+        if name is not None:
+            await connection.execute(f"drop table if exists {name}")
+    await connection.execute(f"drop function if exists {build.rule}")
 
 
 async def carry_figures(connection: Connection, live: Table, build: Table) -> None:
@@ -68,9 +73,22 @@ async def swap(connection: Connection, live: Table, build: Table) -> None:
     """Put the build in the live table's place."""
     async with connection.transaction():
         await connection.execute(_SQL["lock"])
-        await connection.execute(f"drop table if exists {live.qualified}")
-        await connection.execute(f"alter table {build.qualified} rename to {quoted(live.name)}")
-        pairs = zip(dict(build.indexes()), dict(live.indexes()), strict=True)
-        for old, new in (*pairs, (f"{build.name}_pkey", f"{live.name}_pkey")):
-            await connection.execute(f"alter index if exists search.{quoted(old)} rename to {quoted(new)}")
+        await drop(connection, live)
+        for old, new in zip(_relations(build), _relations(live), strict=True):
+            kind = "index" if old not in _tables(build) else "table"
+            await connection.execute(f"alter {kind} search.{quoted(old)} rename to {quoted(new)}")
+        if rules := live.rules():
+            await connection.execute(rules)
+            await connection.execute(f"drop function if exists {build.rule}")
         await connection.execute(_SQL["remember_fingerprint"], live.definition.uid, live.fingerprint)
+
+
+def _tables(table: Table) -> list[str]:
+    """Return the names of a table and of those beside it."""
+    return [table.name, *(name for name, statement in table.companions() if is_table(statement))]
+
+
+def _relations(table: Table) -> list[str]:
+    """Return the names of the tables and of all their indexes, in an order of their own."""
+    names = [table.name, *dict(table.companions()), *dict(table.indexes())]
+    return [*names, *(f"{name}_pkey" for name in _tables(table))]

@@ -27,12 +27,15 @@ from indexer.engines.base import (
     check_fields,
 )
 from indexer.engines.postgres import building
+from indexer.engines.postgres.cursors import read_cursor, write_cursor
 from indexer.engines.postgres.errors import unavailable_when_away
 from indexer.engines.postgres.figures import FigureWriter
-from indexer.engines.postgres.paging import Page, find_page
+from indexer.engines.postgres.paging import Exceeding, Page, find_page
 from indexer.engines.postgres.preparing import prepare_tables
 from indexer.engines.postgres.schema import Table
 from indexer.engines.postgres.searching import plan_search
+from indexer.engines.postgres.suggesting import find_suggestions
+from indexer.engines.postgres.vocabulary import Vocabulary
 from indexer.engines.postgres.writing import TableWriter
 from indexer.engines.text import parse_query
 from indexer.statements import load
@@ -49,8 +52,10 @@ if TYPE_CHECKING:
         SearchRequest,
         WriteBatch,
     )
+    from indexer.engines.postgres.cursors import Position
     from indexer.engines.postgres.searching import TablePlan
     from indexer.engines.postgres.writing import Connection
+    from indexer.engines.text import Query
 
 _SQL: Final = load("indexer.engines.postgres", "statements.sql")
 
@@ -90,6 +95,8 @@ class PostgresEngine:
         self._tables: dict[str, Table] = {}
         self._writers: dict[str, TableWriter] = {}
         self._build_identities: dict[str, str] = {}
+        self._vocabularies: dict[str, Vocabulary] = {}
+        self._exceeding = Exceeding(monotonic)
         self._counts: tuple[float, EngineStatistics] | None = None
 
     async def prepare(self, indexes: Sequence[IndexDefinition]) -> None:
@@ -102,9 +109,22 @@ class PostgresEngine:
         builds = [(self._tables[name], self._writers[name]) for name in self._build_identities]
         self._tables = {**tables, **{table.name: table for table, _ in builds}}
         self._writers = {**writers, **{table.name: writer for table, writer in builds}}
+        self._vocabularies = {uid: Vocabulary(table, self._monotonic) for uid, table in tables.items()}
 
     async def write(self, batch: WriteBatch) -> WriteResult:
         """Write a batch in one transaction."""
+        rejected: list[RejectedDocument] = []
+        succeeded = False
+        try:
+            rejected = await self._write(batch)
+            succeeded = True
+        finally:
+            for uid in batch.upserts:
+                self._writer(uid).settle(succeeded=succeeded)
+        self._counts = None
+        return WriteResult(rejected)
+
+    async def _write(self, batch: WriteBatch) -> list[RejectedDocument]:
         rejected: list[RejectedDocument] = []
         with unavailable_when_away():
             async with (
@@ -118,8 +138,7 @@ class PostgresEngine:
                     await self._writer(uid).delete(connection, batch.deletes[uid])
                 for uid in sorted(batch.upserts):
                     rejected += await self._writer(uid).put(connection, batch.upserts[uid])
-        self._counts = None
-        return WriteResult(rejected)
+        return rejected
 
     async def put_figures(self, index: str, figures: Mapping[str, Document]) -> Collection[str]:
         """Set figures in one transaction."""
@@ -137,31 +156,30 @@ class PostgresEngine:
         """Answer one page; never raises for what query and filters hold.
 
         Raises:
+            InvalidCursor: the cursor belongs to no such request.
             ValueError: the request names an index or a field that its definition does not.
 
         """
         started = self._monotonic()
-        page = Page([], 0)
-        if (plan := self._plan(request)) is not None:
-            with unavailable_when_away():
-                async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
-                    page = await self._find(connection, plan)
+        page = await self._page(request)
         return SearchResult(
-            hits=[_decode_document(document) for document in page.documents],
+            hits=[_decode_document(hit.shown) for hit in page.hits],
             estimated_total=page.total,
             processing_ms=round((self._monotonic() - started) * 1000),
+            next_cursor=_cursor_behind(request, page),
         )
 
     async def find_ids(self, request: SearchRequest, among: Collection[str] | None = None) -> FoundIds:
         """Answer ids; raises as search() does."""
-        plan = self._plan(request, shown="id")
-        if plan is None:
+        if among is None:
+            page = await self._page(request, shown="id")
+            return FoundIds([hit.shown for hit in page.hits], page.total)
+        query = self._query(request)
+        if query is None:
             return FoundIds([], 0)
         with unavailable_when_away():
             async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
-                if among is None:
-                    page = await self._find(connection, plan)
-                    return FoundIds(page.documents, page.total)
+                plan = await self._plan(connection, request, query, "id")
                 statement = plan.among(sorted(among))
                 rows = await connection.fetch(statement.sql, *statement.arguments, timeout=SEARCH_SECONDS)
         return FoundIds([row["id"] for row in rows], len(rows))
@@ -173,6 +191,25 @@ class PostgresEngine:
             async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
                 rows = await connection.fetch(statement, list(ids), timeout=SEARCH_SECONDS)
         return {row["id"]: _decode_document(row["document"]) for row in rows}
+
+    async def suggest(self, indexes: Sequence[str], text: str, limit: int) -> dict[str, list[Document]]:
+        """Find names by their beginning, without a transaction: it is asked at every key."""
+        tables = {index: self._table(index) for index in indexes}
+        typed = parse_query(text).text
+        if any(table.names is None for table in tables.values()):
+            raise ValueError(f"no names in one of {', '.join(tables)}")
+        if not typed:
+            return {index: [] for index in tables}
+        with unavailable_when_away():
+            async with (
+                self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection,
+                asyncio.timeout(SEARCH_SECONDS),
+            ):
+                found = {
+                    index: await find_suggestions(connection, table, typed, limit)
+                    for index, table in tables.items()
+                }
+        return {index: list(map(_decode_document, documents)) for index, documents in found.items()}
 
     async def statistics(self) -> EngineStatistics:
         """Count the documents; an answer may be two seconds old."""
@@ -227,6 +264,9 @@ class PostgresEngine:
                         await building.carry_figures(connection, live, build)
                         await building.swap(connection, live, build)
         self._forget_build(build.name)
+        # What was known of words was known of the table that went.
+        self._writers[uid] = TableWriter(live)
+        self._vocabularies[uid] = Vocabulary(live, self._monotonic)
 
     async def drop_build(self, uid: str) -> None:
         """Remove what is left of a build."""
@@ -244,21 +284,43 @@ class PostgresEngine:
     async def close(self) -> None:
         """Nothing to give up: the pool is the caller's."""
 
-    def _plan(self, request: SearchRequest, *, shown: str = "document") -> TablePlan | None:
-        """Plan a search; None when nothing can match."""
-        table = self._table(request.index)
-        check_fields(table.definition, request)
+    async def _page(self, request: SearchRequest, shown: str = "document") -> Page:
+        query = self._query(request)
+        after = read_cursor(self._table(request.index).definition, request)
+        if query is None:
+            return Page([], 0, is_last=True)
+        with unavailable_when_away():
+            async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
+                return await self._find(connection, request, query, after, shown)
+
+    def _query(self, request: SearchRequest) -> Query | None:
+        """Check a request and cut its query; None when nothing can match."""
+        check_fields(self._table(request.index).definition, request)
         query = parse_query(request.query)
         if (query.terms or query.is_blank) and all(map(_is_storable, request.filters.values())):
-            return plan_search(table, request, query, shown=shown)
+            return query
         return None
 
-    async def _find(self, connection: Connection, plan: TablePlan) -> Page:
+    async def _plan(
+        self, connection: Connection, request: SearchRequest, query: Query, shown: str
+    ) -> TablePlan:
+        corrections = await self._vocabularies[request.index].corrections(connection, query)
+        return plan_search(self._table(request.index), request, query, corrections, shown=shown)
+
+    async def _find(
+        self,
+        connection: Connection,
+        request: SearchRequest,
+        query: Query,
+        after: Position | None,
+        shown: str,
+    ) -> Page:
         # One snapshot for the count and the page.
         transaction = connection.transaction(isolation="repeatable_read", readonly=True)
         async with asyncio.timeout(SEARCH_SECONDS), transaction:
             await connection.execute(_SQL["search_settings"])
-            return await find_page(connection, plan, self._max_total_hits)
+            plan = await self._plan(connection, request, query, shown)
+            return await find_page(connection, plan, after, self._max_total_hits, self._exceeding)
 
     def _table(self, uid: str) -> Table:
         if not self._tables:
@@ -270,6 +332,10 @@ class PostgresEngine:
     def _writer(self, uid: str) -> TableWriter:
         self._table(uid)
         return self._writers[uid]
+
+
+def _cursor_behind(request: SearchRequest, page: Page) -> str | None:
+    return None if page.is_last or not page.hits else write_cursor(request, page.hits[-1].position)
 
 
 def _is_storable(text: str) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from indexer.engines.postgres.schema import bare_document
+from indexer.engines.postgres.schema import bare_document, is_table
 from indexer.statements import load
 
 if TYPE_CHECKING:
@@ -36,9 +36,13 @@ async def prepare_tables(
         await connection.execute(_SQL["lock"])
         await connection.execute(_SQL["create_schema"])
         await connection.execute(_SQL["create_definitions"])
+        lost = await _lost(connection, tables)
         for statement in await _missing(connection, tables):
             await connection.execute(statement)
-        for uid in await _outdated(connection, tables):
+        for table in tables.values():
+            if rules := table.rules():
+                await connection.execute(rules)
+        for uid in dict.fromkeys([*lost, *await _outdated(connection, tables)]):
             await _derive_again(connection, tables[uid], writers[uid])
             await connection.execute(_SQL["remember_fingerprint"], uid, tables[uid].fingerprint)
 
@@ -51,22 +55,40 @@ async def _changes(connection: Connection, tables: Mapping[str, Table]) -> bool:
 
 async def _missing(connection: Connection, tables: Mapping[str, Table]) -> list[str]:
     """Return the statements that make what is missing, in order."""
-    names = [name for table in tables.values() for name in (table.name, *dict(table.indexes()))]
+    names = [
+        name
+        for table in tables.values()
+        for name in (table.name, *dict(table.indexes()), *dict(table.companions()))
+    ]
     existing = await _existing(connection, names)
     statements = []
     for table in tables.values():
         if table.name in existing:
             rows = await connection.fetch(_SQL["existing_columns"], table.name)
             columns = {row["name"] for row in rows}
+            wanted = dict(table.all_columns())
+            statements += [table.drop_column(name) for name in sorted(columns - wanted.keys())]
             statements += [
-                table.add_column(name, sql_type)
-                for name, sql_type in table.all_columns()
-                if name not in columns
+                table.add_column(name, sql_type) for name, sql_type in wanted.items() if name not in columns
             ]
         else:
             statements.append(table.create())
-        statements += [statement for name, statement in table.indexes() if name not in existing]
+        made = [*table.companions(), *table.indexes()]
+        statements += [statement for name, statement in made if name not in existing]
     return statements
+
+
+def _derived_tables(table: Table) -> list[str]:
+    """Return the names of the tables that are filled from documents, besides the table itself."""
+    return [name for name, statement in table.companions() if is_table(statement)]
+
+
+async def _lost(connection: Connection, tables: Mapping[str, Table]) -> list[str]:
+    """Return the indexes of which a table beside the main one is missing: it is filled from the documents."""
+    existing = await _existing(
+        connection, [name for table in tables.values() for name in _derived_tables(table)]
+    )
+    return [uid for uid, table in tables.items() if not existing.issuperset(_derived_tables(table))]
 
 
 async def _existing(connection: Connection, names: list[str]) -> set[str]:

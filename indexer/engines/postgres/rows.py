@@ -14,9 +14,17 @@ from indexer.engines.postgres.lexemes import (
     SEPARATOR,
     field_lexemes,
     filter_lexeme,
-    short_field_lexemes,
+    name_lexeme,
+    short_field,
 )
-from indexer.engines.postgres.schema import LIST_FIELDS, Table, kept_on_upsert, quoted
+from indexer.engines.postgres.schema import (
+    ACTIVITY,
+    LIST_FIELDS,
+    Table,
+    kept_on_upsert,
+    quoted,
+    sort_column,
+)
 from indexer.engines.text import clip, field_terms, fold
 
 if TYPE_CHECKING:
@@ -26,6 +34,10 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 """The values of :meth:`Table.columns`; lists and lexemes as text (see :func:`upsert_statement`)."""
+
+NAME_TERMS: Final = 8
+NAME_CHARACTERS: Final = 64
+"""How many words of a name suggestions begin at, and how much of it they know."""
 
 SORTED_CHARACTERS: Final = 128
 """How much of a text sorts: a B-tree takes at most 2,700 bytes."""
@@ -40,11 +52,16 @@ class Unstorable(ValueError):  # noqa: N818 - says what the document is
 
 
 class RowMaker:
-    """Makes the rows of one table."""
+    """Makes the rows of one table. ``words`` gathers every token met, until somebody takes them away."""
 
     def __init__(self, table: Table) -> None:
         definition = table.definition
-        self._searchable = tuple(enumerate(definition.searchable))
+        self._searchable = tuple(
+            (position, field, field in definition.texts, field in definition.names)
+            for position, field in enumerate(definition.searchable)
+        )
+        self._names = definition.names
+        self.words: set[str] = set()
         self._filterable = tuple(
             (position, field, field in LIST_FIELDS) for position, field in enumerate(definition.filterable)
         )
@@ -61,28 +78,50 @@ class RowMaker:
             text = _encode(document).decode()
         except (msgspec.MsgspecError, RecursionError, TypeError, ValueError) as error:
             raise Unstorable(f"not encodable: {type(error).__name__}") from error
-        lexemes, runs = self._texts(document)
+        lexemes, texts = self._texts(document)
         filters = self._filters(document, lexemes)
         orders = [derive(document.get(field)) for field, derive in self._sortable]
         key = key_of_document(document)
-        return (document["id"], key, text, *filters, *orders, SEPARATOR.join(lexemes), "\n".join(runs))
+        return (document["id"], key, text, *filters, *orders, SEPARATOR.join(lexemes), "\n".join(texts))
+
+    def names(self, document: Document) -> list[str]:
+        """Return what a document is suggested by: its names from each of their words on."""
+        terms: dict[str, None] = {}
+        for field in self._names:
+            value = document.get(field)
+            if isinstance(value, str) and value:
+                words = field_terms(value).text.split(" ", NAME_TERMS)
+                terms.update(
+                    (clip(" ".join(words[start:]), NAME_CHARACTERS), None)
+                    for start in range(min(len(words), NAME_TERMS))
+                )
+        terms.pop("", None)
+        return list(terms)
 
     def _texts(self, document: Document) -> tuple[list[str], list[str]]:
         lexemes: list[str] = []
-        runs: list[str] = []
-        for position, field in self._searchable:
+        texts: list[str] = []
+        for position, field, is_text, is_name in self._searchable:
             value = document.get(field)
             if not value or not isinstance(value, str):
                 continue
             if len(value) <= _SHORT and value.isascii():
-                joined = short_field_lexemes(position, value)
+                terms, joined = short_field(position, value)
             else:
                 terms = field_terms(value)
-                runs += terms.runs
                 joined = field_lexemes(position, terms.lexemes)
-            if joined:
-                lexemes.append(joined)
-        return lexemes, runs
+            if not joined:
+                continue
+            lexemes.append(joined)
+            if is_text:
+                texts.append(terms.text)
+            else:
+                texts += terms.runs
+            if is_name:
+                lexemes.append(name_lexeme(terms.text))
+            if is_text or is_name:
+                self.words |= terms.lexemes
+        return lexemes, texts
 
     def _filters(self, document: Document, lexemes: list[str]) -> list[str | None]:
         """Return the filter columns, and add their lexemes."""
@@ -121,6 +160,17 @@ def upsert_statement(table: Table) -> str:
         f"insert into {table.qualified} as stored ({names}) "  # noqa: S608 - names of ours, values are parameters
         f"select {selected} from unnest({parameters}) as given ({names}) "
         f"on conflict (id) do update set {updates}"
+    )
+
+
+def add_names_statement(table: Table) -> str:
+    """Return the statement that adds names, of documents that are there: $1 terms, $2 ids."""
+    sortable = table.definition.sortable
+    activity = f"stored.{quoted(sort_column(ACTIVITY))}" if ACTIVITY in sortable else "null"
+    return (
+        f"insert into {table.names} (term, id, activity) "  # noqa: S608 - names of ours, values are parameters
+        f"select given.term, given.id, {activity} from unnest($1::text[], $2::text[]) as given (term, id) "
+        f"join {table.qualified} as stored on stored.id = given.id on conflict do nothing"
     )
 
 

@@ -6,8 +6,13 @@ Columns of every table:
 show it. Text, not jsonb: nothing asks inside it, jsonb would rewrite numbers and the order of fields, and
 refuse what JSON allows. ``f_<field>`` A filterable field as it is: filters compare exactly. A list of strings
 is ``text[]``. ``s_<field>`` A sortable field; null when the document lacks it. Text is folded and cut for
-sorting. ``search`` The lexemes (see lexemes.py), without positions. ``runs`` The folded runs of unspaced
-scripts, one a line, to recheck substrings that pairs of characters only suggest.
+sorting. ``search`` The lexemes (see lexemes.py), without positions. ``texts`` The fields that people write,
+as search sees them, one a line; of other fields only their runs. In it substrings are rechecked, which pairs
+of characters only suggest, and it tells how close together words stand.
+
+Beside it, where the index has names, ``<index>_names``: what suggestions are looked up by, one row for each
+word that a name can be begun at. And ``<index>_words``: every word that a mistyped one may mean, once. Words
+are never removed: one that no document has any more finds nothing.
 
 The one GIN index serves words and filters alike. It keeps its pending list: writing is four times as fast
 with it, and a search reads at most the list's 4 MB more.
@@ -27,8 +32,11 @@ if TYPE_CHECKING:
 
     from indexer.engines.base import IndexDefinition
 
-ROW_VERSION: Final = 1
+ROW_VERSION: Final = 2
 """Raised when rows are derived from documents in another way: stored rows are then derived again."""
+
+ACTIVITY: Final = "activityScore"
+"""The field by which suggestions are ordered, where an index has it."""
 
 LIST_FIELDS: Final = frozenset({"ancestors"})
 """Filterable fields that are lists of strings."""
@@ -72,6 +80,8 @@ class Table:
             definition.searchable,
             definition.filterable,
             sorted((field, kind.value) for field, kind in definition.sortable.items()),
+            definition.texts,
+            definition.names,
         )
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
@@ -85,7 +95,7 @@ class Table:
         for field, kind in self.definition.sortable.items():
             yield sort_column(field), _SORT_TYPES[kind]
         yield "search", "tsvector"
-        yield "runs", 'text collate "C"'
+        yield "texts", 'text collate "C"'
 
     def all_columns(self) -> Iterator[tuple[str, str]]:
         """Yield the columns of a row and those that rows do not bring: see figures.py."""
@@ -102,6 +112,63 @@ class Table:
         """Return the statement that adds one column."""
         return f"alter table {self.qualified} add column {quoted(name)} {sql_type}"
 
+    def drop_column(self, name: str) -> str:
+        """Return the statement that removes a column of an older version."""
+        return f"alter table {self.qualified} drop column {quoted(name)}"
+
+    @property
+    def words(self) -> str:
+        """The table of words in SQL."""
+        return f"search.{quoted(self.name + '_words')}"
+
+    @property
+    def names(self) -> str | None:
+        """The table of names in SQL; None when the index has none."""
+        return f"search.{quoted(self.name + '_names')}" if self.definition.names else None
+
+    def companions(self) -> Iterator[tuple[str, str]]:
+        """Yield (name, statement that makes it) of the tables and indexes beside this table, in order."""
+        words = f"{self.name}_words"
+        columns = (
+            'word text collate "C" primary key, '
+            'reversed text collate "C" generated always as (reverse(word)) stored'
+        )
+        yield words, f"create table {self.words} ({columns})"
+        yield f"{words}_reversed", f"create index {quoted(words + '_reversed')} on {self.words} (reversed)"
+        if self.names is not None:
+            names = f"{self.name}_names"
+            columns = (
+                'term text collate "C", id text collate "C", activity double precision, '
+                "primary key (term, id) include (activity)"
+            )
+            yield names, f"create table {self.names} ({columns})"
+            active = f"{names}_active"
+            yield (
+                active,
+                f"create index {quoted(active)} on {self.names} (left(term, 1), activity) include (term, id) "  # noqa: ISC003
+                + "where activity is not null",
+            )
+            yield f"{names}_id", f"create index {quoted(names + '_id')} on {self.names} (id)"
+
+    def rules(self) -> str | None:
+        """Return the statements that keep the activity beside names up to date, if any are due."""
+        if self.names is None or ACTIVITY not in self.definition.sortable:
+            return None
+        column, follow = quoted(sort_column(ACTIVITY)), self.rule
+        return f"""
+            create or replace function {follow}() returns trigger language plpgsql as $$ begin
+                update {self.names} set activity = new.{column} where id = new.id;
+                return null;
+            end $$;
+            create or replace trigger follow_activity after update of {column} on {self.qualified}
+            for each row when (old.{column} is distinct from new.{column})
+            execute function {follow}()"""  # noqa: S608 - names of ours
+
+    @property
+    def rule(self) -> str:
+        """The function of :meth:`rules` in SQL."""
+        return f"search.{quoted(self.name + '_follow_activity')}"
+
     def indexes(self) -> Iterator[tuple[str, str]]:
         """Yield (name, statement that makes it) of every index besides the primary key."""
         search = f"{self.name}_search"
@@ -112,6 +179,11 @@ class Table:
         for field in self.definition.sortable:
             name = f"{self.name}_by_{field}"
             yield name, f"create index {quoted(name)} on {self.qualified} ({quoted(sort_column(field))})"
+
+
+def is_table(statement: str) -> bool:
+    """Tell whether one of :meth:`Table.companions` makes a table."""
+    return statement.startswith("create table")
 
 
 def filter_column(field: str) -> str:

@@ -1,27 +1,43 @@
 """Composing searches over one table. Pure: statements and their arguments out, nothing is run here.
 
-Every condition of a request becomes one tsquery over the ``search`` column (words and filters alike), plus
-exact rechecks on columns. Two ways lead to the ordered page, and which is taken depends on how much matches:
+Matches are ranked by *steps*, best first, and every step is a condition: more words before fewer, then exact
+before beginnings before typos, then earlier fields before later ones, then words that stand close together. A
+document belongs to the first step that it meets; its rank is the number of that step. Steps form a tree of
+:class:`Span` (all words, some words; of these the exact ones, ...), so that a rank is found with few tests,
+and so that a page of very many matches is looked for in the best part alone.
 
-*ranked* Fetch all that matches, up to a bound, through the GIN index; count it; sort it. Right while few
-match. *walked* Walk the B-tree of the sort column and test each row until the page is full. Right when much
-matches (``の``), since then a page fills after a few rows. The tests are written so that no index can serve
-them.
+Every condition becomes one tsquery over the ``search`` column (words and filters alike), plus exact rechecks
+on columns. Three ways lead to the ordered page, and which is taken depends on how much a span matches:
+
+* *ranked*: fetch all that matches, up to a bound, through the GIN index; count it; rank it; sort it. Right
+  while few match.
+* *peeked*: test the next rows in the asked order. Enough for a page, where a step matches one row in fifty.
+* *walked*: walk the B-tree of the sort column and test each row until the page is full. Right when much
+  matches (``の``), since then a page fills after a few rows. The tests are written so that no index can serve
+  them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from indexer.engines.postgres.lexemes import all_of, filter_lexeme, words_query
+from indexer.engines.postgres.lexemes import all_of, filter_lexeme
 from indexer.engines.postgres.schema import LIST_FIELDS, Table, filter_column, quoted, sort_column
+from indexer.engines.postgres.steps import steps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from indexer.engines.base import SearchRequest
+    from indexer.engines.postgres.cursors import Position
+    from indexer.engines.postgres.lexemes import Correction
+    from indexer.engines.postgres.steps import Span, Test
     from indexer.engines.text import Query
+
+
+PEEKED: Final = 1_000
+"""How many rows in order are looked at before parts are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +53,9 @@ class _Arguments:
     values: list[Any] = field(default_factory=list)
 
     def add(self, value: Any) -> str:
+        for number, known in enumerate(self.values, start=1):
+            if known is value or (isinstance(value, str) and known == value):
+                return f"${number}"
         self.values.append(value)
         return f"${len(self.values)}"
 
@@ -45,93 +64,106 @@ class _Arguments:
 class TablePlan:
     """A request over one table, ready to be written as statements.
 
-    ``tiers`` are tsqueries from the best match to the loosest; each contains the one before. A document
-    belongs to the first that it matches, and documents of better tiers come first. Empty text matches
-    everything.
+    ``root`` spans everything that matches. ``filters`` is the tsquery of the filters, empty without any.
     """
 
     table: Table
     request: SearchRequest
-    tiers: tuple[str, ...]
-    substrings: tuple[str, ...]
+    root: Span
+    filters: str
     shown: str = "document"
-    """The column that hits are answered with."""
+    """The column that hits are answered with: the document or the id."""
 
     @property
     def is_unconditional(self) -> bool:
         """Whether everything matches."""
-        return not self.tiers[-1]
+        return not (self.root.test.words or self.filters)
 
-    def ranked(self, tier: int | None, offset: int, limit: int, bound: int) -> Statement:
-        """Count up to ``bound`` matches; when there are fewer, also return the page.
+    def identity(self, span: Span) -> Hashable:
+        """What tells a span of this plan from others, whatever page is asked for."""
+        return self.table.name, span.test, span.better, tuple(sorted(self.request.filters.items()))
 
-        ``tier`` restricts to one tier; None takes all, best first. Rows are (total, document); document is
-        null where the page is empty.
+    def ranked(self, span: Span, after: Position | None, offset: int, limit: int, bound: int) -> Statement:
+        """Count up to ``bound`` matches of a span; when there are fewer, also return the page of them.
+
+        Rows are (total, rank, value, key, shown); all but the total are null where the page is empty.
         """
         arguments = _Arguments()
-        where = self._where(arguments, tier, indexed=True)
-        better = "0"
-        if tier is None and len(self.tiers) > 1:
-            tests = " ".join(
-                f"when search @@ {arguments.add(query)}::text::tsquery then {number}"
-                for number, query in enumerate(self.tiers[:-1])
-            )
-            better = f"case {tests} else {len(self.tiers) - 1} end"
+        where = self._where(arguments, span, indexed=True)
         bound_at = arguments.add(bound)
+        beyond = self._after(arguments, after, ranked=True)
         page = f"limit {arguments.add(limit)} offset {arguments.add(offset)}"
-        order = f"tier, value {self._direction} nulls last, key" if self._sort_column else "tier, key"
+        order = f"rank, value {self._direction} nulls last, key" if self._sort_column else "rank, key"
         sql = f"""
             with matched as materialized (
-                select id, key, {self._sort_column or "null"} as value, {better} as tier
+                select id, key, {self._sort_column or "null"} as value, {self._rank(arguments, span)} as rank
                 from {self.table.qualified} where {where} limit {bound_at}
             ), counted as (
                 select count(*) as total from matched
             ), page as (
-                select id, row_number() over (order by {order}) as place from matched
-                where (select total from counted) < {bound_at} order by {order} {page}
+                select id, key, value, rank from matched
+                where (select total from counted) < {bound_at} and {beyond} order by {order} {page}
             )
-            select counted.total, stored.{self.shown} as document
+            select counted.total, page.rank, page.value, page.key, stored.{self.shown} as shown
             from counted
             left join page on true
             left join {self.table.qualified} as stored on stored.id = page.id
-            order by page.place"""  # noqa: S608 - names of ours, values are parameters
+            order by {order.replace("key", "page.key")}"""  # noqa: S608 - names of ours, values are parameters
         return Statement(sql, arguments.values)
 
     def among(self, ids: Sequence[str]) -> Statement:
         """Return the ids of those documents that match, in order."""
         arguments = _Arguments()
         given = f"{arguments.add(ids)}::text[]"
-        where = self._where(arguments, None, indexed=False)
-        better = " ".join(
-            f"when search @@ {arguments.add(query)}::text::tsquery then {number}"
-            for number, query in enumerate(self.tiers[:-1])
-            if query
-        )
-        tier = f"case {better} else {len(self.tiers)} end, " if better else ""
+        where = self._where(arguments, self.root, indexed=False)
         value = f"{self._sort_column} {self._direction} nulls last, " if self._sort_column else ""
         sql = (
             f"select id from {self.table.qualified} "  # noqa: S608 - names of ours, values are parameters
-            f"where id = any({given}) and {where} order by {tier}{value}key"
+            f"where id = any({given}) and {where} order by ({self._rank(arguments, self.root)}), {value}key"
         )
         return Statement(sql, arguments.values)
 
-    def walked(self, tier: int, *, missing: bool, offset: int, limit: int) -> Statement:
-        """Return documents of one tier in order: those that have the sort field, or those that lack it."""
+    def walked(
+        self, span: Span, after: Position | None, *, missing: bool, offset: int, limit: int
+    ) -> Statement:
+        """Return matches of one step in order: those that have the sort field, or those that lack it.
+
+        Rows are (rank, value, key, shown).
+        """
         arguments = _Arguments()
-        where = self._where(arguments, tier, indexed=False)
+        where = self._where(arguments, span, indexed=False)
+        beyond = self._after(arguments, after, ranked=False)
         # Without nulls, "nulls last" would only keep the planner from walking the index backwards.
         order = "key" if missing or not self._sort_column else f"{self._sort_column} {self._direction}, key"
         page = f"limit {arguments.add(limit)} offset {arguments.add(offset)}"
         sql = (
-            f"select {self.shown} as document from {self.table.qualified} "  # noqa: S608 - names of ours
-            f"where {where} and {self._presence(missing=missing)} order by {order} {page}"
+            f"select {span.first} as rank, {self._sort_column or 'null'} as value, key, "  # noqa: S608
+            f"{self.shown} as shown from {self.table.qualified} "
+            f"where {where} and {self._presence(missing=missing)} and {beyond} order by {order} {page}"
         )
         return Statement(sql, arguments.values)
 
-    def counted(self, tier: int, *, bound: int, present_only: bool = False) -> Statement:
-        """Count the documents of one tier, up to ``bound``."""
+    def peeked(self, span: Span, after: Position | None, limit: int) -> Statement:
+        """Return matches of one step among the next :data:`PEEKED` rows in order that have the sort field.
+
+        Rows are those of :meth:`walked`. Fewer than ``limit`` tell nothing of what comes behind.
+        """
         arguments = _Arguments()
-        where = self._where(arguments, tier, indexed=True)
+        where = self._where(arguments, span, indexed=False)
+        beyond = self._after(arguments, after, ranked=False)
+        order = f"{self._sort_column} {self._direction}, key"
+        sql = (
+            f"select {span.first} as rank, {self._sort_column} as value, key, {self.shown} as shown "  # noqa: S608
+            f"from (select * from {self.table.qualified} where {self._presence(missing=False)} and {beyond} "
+            f"order by {order} limit {PEEKED}) as ahead where {where} "
+            f"order by {order} limit {arguments.add(limit)}"
+        )
+        return Statement(sql, arguments.values)
+
+    def counted(self, span: Span, *, bound: int, present_only: bool = False) -> Statement:
+        """Count the matches of a span, up to ``bound``."""
+        arguments = _Arguments()
+        where = self._where(arguments, span, indexed=True)
         presence = self._presence(missing=False) if present_only else "true"
         sql = (
             f"select count(*) from (select 1 from {self.table.qualified} "  # noqa: S608 - as above
@@ -154,44 +186,79 @@ class TablePlan:
             return "true"
         return f"{self._sort_column} is {'null' if missing else 'not null'}"
 
-    def _where(self, arguments: _Arguments, tier: int | None, *, indexed: bool) -> str:
+    def _after(self, arguments: _Arguments, after: Position | None, *, ranked: bool) -> str:
+        """Write "comes behind this position", for rows of (rank, value, key) or for rows of the table."""
+        if after is None:
+            return "true"
+        column = "value" if ranked else self._sort_column
+        behind = f"key > {arguments.add(after.key)}"
+        if self._sort_column and after.value is None:
+            behind = f"({column} is null and {behind})"
+        elif self._sort_column:
+            at = arguments.add(after.value)
+            sign = "<" if self._direction == "desc" else ">"
+            # The first part is implied by the rest; it is what an index can begin at.
+            bounded = f"{column} {sign}= {at} and ({column} {sign} {at} or {behind})"
+            behind = f"({column} is null or ({bounded}))" if ranked else f"({bounded})"
+        if not ranked:
+            return behind
+        return f"(rank > {after.rank} or (rank = {after.rank} and {behind}))"
+
+    def _rank(self, arguments: _Arguments, span: Span) -> str:
+        """Write the rank of a row that a span matches."""
+        if not span.parts:
+            return str(span.first)
+        *better, last = span.parts
+        tests = " ".join(
+            f"when {' and '.join(self._conditions(arguments, part.test))} then {self._rank(arguments, part)}"
+            for part in better
+        )
+        return (
+            f"case {tests} else {self._rank(arguments, last)} end" if tests else self._rank(arguments, last)
+        )
+
+    def _where(self, arguments: _Arguments, span: Span, *, indexed: bool) -> str:
         conditions = ["true"]
-        loosest = self.tiers[-1 if tier is None else tier]
-        if loosest:
-            test = f"search @@ {arguments.add(loosest)}::text::tsquery"
+        query = all_of(span.test.words, self.filters)
+        if query:
+            test = f"search @@ {arguments.add(query)}::text::tsquery"
             conditions.append(test if indexed else f"({test}) is true")
-        if tier:
-            conditions.append(f"not (search @@ {arguments.add(self.tiers[tier - 1])}::text::tsquery)")
+        conditions += self._rechecks(arguments, span.test)
+        conditions += [f"not ({' and '.join(self._conditions(arguments, test))})" for test in span.better]
         for name, value in self.request.filters.items():
             column, at = quoted(filter_column(name)), arguments.add(value)
             conditions.append(f"{column} @> array[{at}]" if name in LIST_FIELDS else f"{column} = {at}")
-        if self.substrings:
-            patterns = [f"%{substring}%" for substring in self.substrings]
-            conditions.append(f"runs like all({arguments.add(patterns)}::text[])")
         return " and ".join(conditions)
 
+    def _conditions(self, arguments: _Arguments, test: Test) -> Iterator[str]:
+        yield f"search @@ {arguments.add(test.words)}::text::tsquery"
+        yield from self._rechecks(arguments, test)
 
-def plan_search(table: Table, request: SearchRequest, query: Query, *, shown: str = "document") -> TablePlan:
-    """Plan a request whose query has been cut. Fields must be filterable and sortable ones of the table."""
+    def _rechecks(self, arguments: _Arguments, test: Test) -> Iterator[str]:
+        if test.substrings:
+            patterns = [f"%{substring}%" for substring in test.substrings]
+            yield f"texts like all({arguments.add(patterns)}::text[])"
+        for pattern in test.patterns:
+            yield f"texts ~ {arguments.add(pattern)}"
+
+
+def plan_search(
+    table: Table,
+    request: SearchRequest,
+    query: Query,
+    corrections: Mapping[str, Sequence[Correction]] | None = None,
+    *,
+    shown: str = "document",
+) -> TablePlan:
+    """Plan a request whose query has been cut. Fields must be filterable and sortable ones of the table.
+
+    ``corrections`` tells what mistyped words may mean, by word; ``shown`` is the column of the answer.
+    """
     definition = table.definition
     filters = all_of(
         *(
-            filter_lexeme_query(definition.filterable.index(name), value)
+            f"'{filter_lexeme(definition.filterable.index(name), value)}'"
             for name, value in request.filters.items()
         )
     )
-    fields = len(definition.searchable)
-    exact = all_of(words_query(query, fields, with_prefix=False), filters)
-    loosest = all_of(words_query(query, fields, with_prefix=True), filters)
-    return TablePlan(
-        table=table,
-        request=request,
-        tiers=(exact,) if exact == loosest else (exact, loosest),
-        substrings=tuple(term.substring for term in query.terms if term.substring is not None),
-        shown=shown,
-    )
-
-
-def filter_lexeme_query(position: int, value: str) -> str:
-    """Write a filter as a tsquery."""
-    return f"'{filter_lexeme(position, value)}'"
+    return TablePlan(table, request, steps_of(definition, query, corrections or {}), filters, shown)

@@ -3,7 +3,11 @@
 Rows are made and sent in portions of a bounded number and of bounded bytes, so memory stays flat whatever a
 batch holds. A portion that PostgreSQL refuses for a document's own fault is halved until the culprit stands
 alone, each try in a savepoint. Ids are written in one order by all writers, so that two never wait for each
-other in a circle.
+other in a circle; so are words, and always after the rows.
+
+Words that were new are written once and then known to this process, so that writing goes on as if there were
+none. What is known is only remembered after the transaction (:meth:`TableWriter.settle`): a batch that failed
+left none behind.
 """
 
 from __future__ import annotations
@@ -15,10 +19,12 @@ import asyncpg
 
 from indexer.engines.base import RejectedDocument
 from indexer.engines.postgres.errors import refusal
-from indexer.engines.postgres.rows import RowMaker, Unstorable, upsert_statement
+from indexer.engines.postgres.rows import RowMaker, Unstorable, add_names_statement, upsert_statement
+from indexer.engines.text import is_spaced
+from indexer.engines.typos import is_vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from asyncpg.pool import PoolConnectionProxy
 
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
 
 PORTION_ROWS: Final = 1_000
 PORTION_BYTES: Final = 8 * 1024 * 1024
+KNOWN_WORDS: Final = 200_000
 _ROWS_BETWEEN_BREATHS: Final = 50
 """Rows made before other tasks get a turn: some five milliseconds."""
 
@@ -40,24 +47,65 @@ class TableWriter:
     def __init__(self, table: Table) -> None:
         self._index = table.definition.uid
         self._maker = RowMaker(table)
+        self._known: set[str] = set()
+        self._new: set[str] = set()
+        self._add_words = f"insert into {table.words} (word) select unnest($1::text[]) on conflict do nothing"
+        self._names = table.names
+        self._add_names = add_names_statement(table)
         self._upsert = upsert_statement(table)
         self._delete = f"delete from {table.qualified} where id = any($1::text[])"  # noqa: S608 - a name of ours
 
     async def delete(self, connection: Connection, ids: Iterable[str]) -> None:
         """Remove documents; ids that are not there are no error."""
-        await connection.execute(self._delete, sorted(set(ids)))
+        gone = sorted(set(ids))
+        await connection.execute(self._delete, gone)
+        await self._put_names(connection, gone, [])
 
     async def put(self, connection: Connection, documents: Iterable[Document]) -> list[RejectedDocument]:
         """Put documents; returns those that can not be stored."""
         rejected: list[RejectedDocument] = []
-        async for rows in self._portions(documents, rejected):
+        by_id = {document["id"]: document for document in documents}
+        async for rows in self._portions(by_id, rejected):
             await self._put_rows(connection, rows, rejected)
+        refused = {document.id for document in rejected}
+        await self._put_names(
+            connection,
+            sorted(by_id.keys() - refused),
+            [document for identifier, document in by_id.items() if identifier not in refused],
+        )
+        await self._put_words(connection)
         return rejected
 
+    def settle(self, *, succeeded: bool) -> None:
+        """Tell that the transaction ended."""
+        if succeeded:
+            if len(self._known) + len(self._new) > KNOWN_WORDS:
+                self._known.clear()
+            self._known |= self._new
+        self._new = set()
+
+    async def _put_words(self, connection: Connection) -> None:
+        words, self._maker.words = self._maker.words, set()
+        new = {word for word in words - self._known - self._new if is_vocabulary(word) and is_spaced(word)}
+        if new:
+            self._new |= new
+            await connection.execute(self._add_words, sorted(new))
+
+    async def _put_names(
+        self, connection: Connection, ids: Sequence[str], documents: Sequence[Document]
+    ) -> None:
+        if self._names is None or not ids:
+            return
+        await connection.execute(f"delete from {self._names} where id = any($1::text[])", ids)  # noqa: S608
+        named = sorted(
+            (term, document["id"]) for document in documents for term in self._maker.names(document)
+        )
+        if named:
+            await connection.execute(self._add_names, *zip(*named, strict=True))
+
     async def _portions(
-        self, documents: Iterable[Document], rejected: list[RejectedDocument]
+        self, by_id: Mapping[str, Document], rejected: list[RejectedDocument]
     ) -> AsyncIterator[list[Row]]:
-        by_id = {document["id"]: document for document in documents}
         rows: list[Row] = []
         size = 0
         for number, identifier in enumerate(sorted(by_id)):

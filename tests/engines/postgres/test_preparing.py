@@ -111,7 +111,7 @@ async def test_rows_are_derived_again_when_their_derivation_changed(
     """A new version of folding, or a new field, reaches documents that were written before."""
     await engine.prepare(INDEXES)
     await put(engine, *(post(f"{number:04}", f"ねこ{number}", extra="外") for number in range(1_200)))
-    await connection.execute("update search.concrnt_posts set search = '', runs = ''")
+    await connection.execute("update search.concrnt_posts set search = '', texts = ''")
     await engine.prepare(INDEXES)
     assert await found(engine, "ねこ7") == []
 

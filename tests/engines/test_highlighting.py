@@ -1,0 +1,110 @@
+"""Highlights: what is marked, that all else is text, and that cuts fall between characters."""
+
+from __future__ import annotations
+
+import re
+from html import escape, unescape
+from unicodedata import normalize
+
+import pytest
+import regex  # type: ignore[import-untyped]
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexer.engines.highlighting import SHOWN_CHARACTERS, Highlighter
+from indexer.engines.indexes import BY_UID, COMMUNITIES, POSTS, USERS
+from indexer.engines.text import parse_query
+
+FAMILY = "👨‍👩‍👧"
+
+
+def marked(query: str, body: str) -> str:
+    return Highlighter(BY_UID[POSTS], parse_query(query)).formatted({"body": body})["body"]
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "expected"),
+    [
+        ("猫", "東京の猫カフェ、猫", "東京の<em>猫</em>カフェ、<em>猫</em>"),
+        ("ネコ", "ﾈｺ歓迎", "<em>ﾈｺ</em>歓迎"),
+        ("ガイド", normalize("NFD", "旅のガイド"), normalize("NFD", "旅の<em>ガイド</em>")),
+        ("abc", "ＡＢＣ and abcdef", "<em>ＡＢＣ</em> and <em>abc</em>def"),
+        ("株式", "㍿は", "<em>㍿</em>は"),
+        ("cat dog", "cats, cat & dogs", "cats, <em>cat</em> &amp; <em>dog</em>s"),
+        ("planet", "a plamet", "a <em>plamet</em>"),
+        ("fedre", "federation", "<em>feder</em>ation"),
+        ("hund", "hand", "hand"),
+        ("ねこ img", "<img src=x onerror=1> ねこ", "&lt;<em>img</em> src=x onerror=1&gt; <em>ねこ</em>"),
+        ("em", "<em>x</em>", "&lt;<em>em</em>&gt;x&lt;/<em>em</em>&gt;"),
+        ('"', "say \"hi\" & 'bye'", "say &quot;hi&quot; &amp; &#x27;bye&#x27;"),
+        (FAMILY, f"うち{FAMILY}です", f"うち<em>{FAMILY}</em>です"),
+        ("👍", "いい👍🏽ね", "いい<em>👍🏽</em>ね"),
+        ("⛄", "雪⛄\ufe0fだ", "雪<em>⛄\ufe0f</em>だ"),
+        ("straße", "STRASSE", "<em>STRASSE</em>"),
+        ("aaa", "aaaaa", "<em>aaa</em>aa"),
+        ("ああ", "あああ", "<em>あああ</em>"),
+        ("", "猫 & 犬", "猫 &amp; 犬"),
+        ("( & !", "(猫)", "(猫)"),
+    ],
+)
+def test_marks(query: str, body: str, expected: str) -> None:
+    """What the query found is marked, in every width, case and normal form; the rest is escaped."""
+    assert marked(query, body) == expected
+
+
+def test_every_searchable_text_is_shown() -> None:
+    """Ids too, but without typos; names are never cropped; what is no text is left out."""
+    document = {
+        "username": "concrnt " * 60,
+        "description": "x" * 400,
+        "ccid": "concrnt",
+        "owner": "conkrnt",
+        "cckv": 1,
+        "avatar": "concrnt",
+    }
+    shown = Highlighter(BY_UID[USERS], parse_query("concrnt")).formatted(document)
+    assert list(shown) == ["username", "description", "ccid", "owner"]
+    assert shown["username"].count("<em>concrnt</em>") == 60
+    assert shown["description"] == "x" * SHOWN_CHARACTERS + "…"
+    assert shown["ccid"] == "<em>concrnt</em>"
+    assert shown["owner"] == "conkrnt"
+    assert Highlighter(BY_UID[COMMUNITIES], parse_query("x")).formatted({}) == {}
+
+
+@pytest.mark.parametrize("filler", ["長い話。", "long story, ", FAMILY])
+@pytest.mark.parametrize("before", [0, 30, 300, 1_000])
+@pytest.mark.parametrize("after", [0, 30, 300])
+def test_long_texts_are_cropped_around_the_match(filler: str, before: int, after: int) -> None:
+    """The match is shown whole, near the beginning of the window; what is left out is told."""
+    body = f"{filler * before}ねこ {filler * after}"
+    shown = marked("ねこ", body)
+    assert "<em>ねこ</em>" in shown
+    text = unescape(shown.replace("<em>", "").replace("</em>", ""))
+    assert len(regex.findall(r"\X", text.strip("…"))) <= SHOWN_CHARACTERS
+    assert text.strip("…") in body
+    assert text.startswith("…") == (not body.startswith(text.strip("…")))
+    assert text.endswith("…") == (not body.endswith(text.strip("…")))
+
+
+def test_a_match_beyond_the_bound_is_no_error() -> None:
+    """Giant texts are shown by their beginning."""
+    assert marked("ねこ", "あ" * 100_000 + "ねこ") == "あ" * SHOWN_CHARACTERS + "…"
+
+
+TEXTS = st.text(
+    st.one_of(st.sampled_from(f"猫ねこcat<>&'\" が゙ﾞ{FAMILY}🏽\u200d\ufe0f①İß\0"), st.characters()),
+    max_size=300,
+)
+
+
+@given(TEXTS, TEXTS)
+def test_nothing_but_text_and_marks(query: str, body: str) -> None:
+    """Whatever is asked and written: the text is all there, or cropped, and marks are paired."""
+    shown = marked(query, body)
+    assert re.sub(r"</?em>|&(?:lt|gt|amp|quot|#x27);|[^<>&'\"]", "", shown) == ""
+    assert re.fullmatch(r"(?:[^<]|<em>[^<]+</em>)*", shown)
+    characters = regex.findall(r"\X", body)
+    if len(characters) <= SHOWN_CHARACTERS:
+        assert re.sub(r"</?em>", "", shown) == escape(body)
+    for mark in re.findall("<em>(.*?)</em>", shown, re.DOTALL):
+        assert escape(body).count(mark)
