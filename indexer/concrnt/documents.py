@@ -61,7 +61,6 @@ from indexer.concrnt.uri import (
 )
 
 __all__ = [
-    "ENTITY_SCHEMA",
     "REFERENCE_SCHEMA",
     "Commit",
     "Ignored",
@@ -75,7 +74,6 @@ __all__ = [
 ]
 
 REFERENCE_SCHEMA: Final = "https://schema.concrnt.net/reference.json"
-ENTITY_SCHEMA: Final = "https://schema.concrnt.net/entity.json"
 
 MAX_AHEAD: Final = timedelta(hours=24)
 MAX_SCHEMA_BYTES: Final = 1024

@@ -312,8 +312,7 @@ class Servers:
             await check_lease(connection, lease)
             for statement, *arguments in steps:
                 await connection.execute(_SQL[str(statement)], lease.domain, *arguments)
-            shown_already = name == "finish_run" and not changed
-            await connection.execute(_SQL["mark_server_now_and_then"], lease.domain, now, shown_already)
+            await connection.execute(_SQL["mark_server_now_and_then"], lease.domain, now, not changed)
             await connection.execute(_SQL["release_lease"], lease.domain, lease.epoch)
 
         await self._database.transaction(name, work, durable=False)
