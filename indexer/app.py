@@ -28,6 +28,7 @@ from indexer.api.public import make_public_app
 from indexer.api.serving import ListenError, serve
 from indexer.api.statistics import statistics_answer
 from indexer.concrnt.client import PeerClient, user_agent
+from indexer.crawling import HandCrawler
 from indexer.engines.base import EngineUnavailable
 from indexer.engines.indexes import INDEXES
 from indexer.engines.postgres import PostgresEngine
@@ -36,6 +37,7 @@ from indexer.instruments import Instruments, MirrorFigures
 from indexer.mirror.activity import Activity, Counting
 from indexer.mirror.database import Database, StoreUnavailable
 from indexer.mirror.embedded import EmbeddedServerError, start_embedded
+from indexer.mirror.knowledge import Knowledge
 from indexer.mirror.lock import role as role_lease
 from indexer.mirror.migrate import MigrationError, migrate, migrations, missing_migrations
 from indexer.mirror.queue import ProjectionQueue
@@ -49,6 +51,7 @@ from indexer.observability.tracing import setup_tracing
 from indexer.projection.figures import FigureDelivery
 from indexer.projection.kinds import Kinds
 from indexer.projection.projector import Projector
+from indexer.replication.crawl import ManualCrawl
 from indexer.replication.discovery import Discovery, DiscoverySettings
 from indexer.replication.feeds import Feeds
 from indexer.replication.follower import Follower, FollowerSettings
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
     from indexer.api.serving import Listener
+    from indexer.concrnt.client import OnRequest
     from indexer.config import Settings
 
 log = structlog.get_logger(__name__)
@@ -154,6 +158,7 @@ class House:
     projector: Projector
     activity: ActivityKeeper
     ranking: ViewerRanking
+    crawl: ManualCrawl
     roles: frozenset[Role] = ALL_ROLES
     holder: str = field(default_factory=lambda: uuid.uuid4().hex)
     api_url: str = ""
@@ -244,6 +249,7 @@ class House:
             engine=self.search_engine,
             ranking=self.ranking,
             statistics=self.figures,
+            crawler=HandCrawler(self.crawl),
             metrics=self.metrics,
             version=__version__,
             present=ActivityPresenter(self.settings.crawl.activity_history_days),
@@ -327,13 +333,18 @@ async def open_house(settings: Settings) -> AsyncIterator[House]:
 
 
 def _peers(settings: Settings, instruments: Instruments) -> PeerClient:
+    return make_peers(settings, instruments.peer_request)
+
+
+def make_peers(settings: Settings, on_request: OnRequest | None = None) -> PeerClient:
+    """The client that talks to strangers."""
     crawl = settings.crawl
     return PeerClient(
         user_agent=user_agent(__version__, settings.server.public_url),
         request_timeout=crawl.request_timeout.total_seconds(),
         max_response_bytes=crawl.max_response_bytes,
         host_overrides=crawl.host_overrides,
-        on_request=instruments.peer_request,
+        on_request=on_request,
     )
 
 
@@ -449,6 +460,24 @@ def _wire(
             profile_schemas=crawl.profile_schemas,
             community_schemas=crawl.community_schemas,
         ),
+        crawl=make_manual_crawl(settings, database, feeds, page_writer, judge),
+    )
+
+
+def make_manual_crawl(
+    settings: Settings, database: Database, feeds: Feeds, page_writer: PageWriter, judge: Judge | None
+) -> ManualCrawl:
+    """What fetches single documents by hand."""
+    return ManualCrawl(
+        feeds,
+        Servers(database),
+        Knowledge(database),
+        page_writer,
+        judge.prover.fetched if judge is not None else None,
+        seed=settings.crawl.seed,
+        layer=settings.crawl.layer,
+        schemas=schemas_of(settings),
+        clock=utc_now,
     )
 
 

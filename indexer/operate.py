@@ -1,18 +1,29 @@
 """What an operator does by hand, wired.
 
-Servers are paused, resumed, reset or asked now; dead letters are seen, retried or forgotten.
+Servers are paused, resumed, reset or asked now; dead letters are seen, retried or forgotten; single documents
+are crawled.
 """
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from indexer.app import open_for_reading, schemas_of, utc_now
+from indexer.api.crawl import IndexedDocument, crawl_answer
+from indexer.app import (
+    make_judge,
+    make_manual_crawl,
+    make_peers,
+    open_for_reading,
+    schemas_of,
+    utc_now,
+)
 from indexer.concrnt.documents import Malformed
 from indexer.errors import ExpectedError
 from indexer.mirror.operations import KeptDeadLetter, Operations
 from indexer.mirror.servers import CursorAdvance
+from indexer.replication.crawl import CrawlError
+from indexer.replication.feeds import Feeds
 from indexer.replication.page import read_rows
 from indexer.replication.writer import PageWriter
 
@@ -21,6 +32,7 @@ if TYPE_CHECKING:
 
     from indexer.config import Settings
     from indexer.mirror.database import Database
+    from indexer.replication.judge import Judge
 
 _REFUSALS = {
     "pause": "is not known",
@@ -36,6 +48,22 @@ async def change_server(settings: Settings, action: str, domain: str) -> None:
         done = await getattr(operations, action)(domain, now=utc_now())
         if not done:
             raise ExpectedError(f"the server {domain} {_REFUSALS[action]}", code="no_such_server")
+
+
+async def crawl_document(settings: Settings, uri: str) -> dict[str, Any]:
+    """Fetch and apply one document, as `crawl --json` prints it. Raises `ExpectedError`."""
+    async with AsyncExitStack() as stack:
+        database = await stack.enter_async_context(open_for_reading(settings))
+        peers = await stack.enter_async_context(make_peers(settings))
+        judge = await stack.enter_async_context(_judging(settings))
+        writer = PageWriter(database, schemas=schemas_of(settings), trust=judge)
+        try:
+            done = await make_manual_crawl(settings, database, Feeds(peers), writer, judge).crawl(uri)
+        except CrawlError as error:
+            raise ExpectedError(error.message, code=error.fault.value) from error
+    return crawl_answer(
+        IndexedDocument(done.kind, done.schema, done.key, done.cckv, done.ccfs, done.source_server)
+    )
 
 
 async def list_dead_letters(settings: Settings, domain: str | None, limit: int) -> list[dict[str, Any]]:
@@ -58,13 +86,13 @@ async def retry_dead_letters(settings: Settings, domain: str | None, identity: i
 
     A commit that was too long to be kept whole stays where it is.
     """
-    async with _operations(settings) as (operations, database):
+    async with _operations(settings) as (operations, database), _judging(settings) as judge:
         if identity is None:
             letters = await operations.dead_letters_to_retry(domain)
         else:
             letter = await operations.dead_letter(identity)
             letters = [letter] if letter else []
-        writer = PageWriter(database, schemas=schemas_of(settings))
+        writer = PageWriter(database, schemas=schemas_of(settings), trust=judge)
         applied = 0
         for letter in letters:
             if await _retry(settings, writer, letter):
@@ -99,6 +127,17 @@ def _row(letter: KeptDeadLetter) -> dict[str, Any]:
         "seenAt": letter.seen_at,
         "commit": letter.commit,
     }
+
+
+@asynccontextmanager
+async def _judging(settings: Settings) -> AsyncIterator[Judge | None]:
+    """Who judges what is applied by hand; what others were refused is refused here too."""
+    judge = make_judge(settings)
+    try:
+        yield judge
+    finally:
+        if judge is not None:
+            judge.close()
 
 
 @asynccontextmanager

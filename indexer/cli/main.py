@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from indexer.cli import activity, config, demo, operate, report, up
+from indexer.cli import activity, config, crawl, demo, operate, report, up
 from indexer.cli.errors import FAILED, FINE, INTERRUPTED, PROGRAM, expected, print_error
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.command()(demo.simulate)
 app.command()(report.stats)
 app.add_typer(operate.servers, name="servers")
 app.add_typer(operate.dead_letters, name="dead-letters")
+app.command()(crawl.crawl)
 app.command()(up.migrate)
 app.add_typer(activity.activity, name="activity")
 app.add_typer(config.config, name="config")

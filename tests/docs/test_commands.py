@@ -43,6 +43,7 @@ def test_the_commands_are_those_of_the_specification() -> None:
         "dead-letters show",
         "dead-letters retry",
         "dead-letters purge",
+        "crawl",
         "migrate",
         "activity show",
         "config check",
