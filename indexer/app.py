@@ -40,6 +40,7 @@ from indexer.mirror.embedded import EmbeddedServerError, start_embedded
 from indexer.mirror.knowledge import Knowledge
 from indexer.mirror.lock import role as role_lease
 from indexer.mirror.migrate import MigrationError, migrate, migrations, missing_migrations
+from indexer.mirror.moves import Moves
 from indexer.mirror.queue import ProjectionQueue
 from indexer.mirror.ranking import ViewerRanking
 from indexer.mirror.servers import Servers
@@ -56,6 +57,7 @@ from indexer.replication.discovery import Discovery, DiscoverySettings
 from indexer.replication.feeds import Feeds
 from indexer.replication.follower import Follower, FollowerSettings
 from indexer.replication.judge import Judge
+from indexer.replication.moving import Moving
 from indexer.replication.plan import Schemas
 from indexer.replication.residents import Residents
 from indexer.replication.schedule import Schedule, ScheduleSettings
@@ -432,6 +434,7 @@ def _wire(
             metrics=instruments,
             clock=utc_now,
             discover=discovery.add,
+            moving=Moving(feeds, Moves(database, indexed_schemas=schemas.indexed), layer=crawl.layer),
         ),
         projector=Projector(
             queue,

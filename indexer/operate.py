@@ -1,7 +1,7 @@
 """What an operator does by hand, wired.
 
-Servers are paused, resumed, reset or asked now; dead letters are seen, retried or forgotten; single documents
-are crawled.
+Servers are paused, resumed, reset, asked now or moved; dead letters are seen, retried or forgotten; single
+documents are crawled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from indexer.app import (
     utc_now,
 )
 from indexer.concrnt.documents import Malformed
+from indexer.concrnt.identifiers import MalformedName, canonical_fqdn
 from indexer.errors import ExpectedError
+from indexer.mirror.moves import MoveRefusal, Moves
 from indexer.mirror.operations import KeptDeadLetter, Operations
 from indexer.mirror.servers import CursorAdvance
 from indexer.replication.crawl import CrawlError
@@ -42,12 +44,40 @@ _REFUSALS = {
 }
 
 
+_ADVICE = {
+    MoveRefusal.UNKNOWN: "the server {old} is not known: `concrnt-indexer servers` lists those that are",
+    MoveRefusal.MOVED_ALREADY: "the server {old} has moved already",
+    MoveRefusal.NEW_HAS_MOVED: "the server {new} has itself moved elsewhere: name the domain where it is now",
+    MoveRefusal.OTHER_LAYER: "the server {new} is of another layer than {old}: it is not the same server",
+    MoveRefusal.OTHER_KEY: "the server {new} has another key (CSID) than {old}; if it is the same all the "
+    "same, say so with --any-key",
+}
+
+
 async def change_server(settings: Settings, action: str, domain: str) -> None:
     """Pause, resume, reset or run_now one server. Raises `ExpectedError` when there is nothing to change."""
     async with _operations(settings) as (operations, _):
         done = await getattr(operations, action)(domain, now=utc_now())
         if not done:
             raise ExpectedError(f"the server {domain} {_REFUSALS[action]}", code="no_such_server")
+
+
+async def move_server(settings: Settings, old: str, new: str, *, any_key: bool) -> bool:
+    """A server has moved to another domain; whether its cursor went along. Raises `ExpectedError`."""
+    try:
+        old, new = canonical_fqdn(old), canonical_fqdn(new)
+    except MalformedName as error:
+        raise ExpectedError(
+            f"no server's name: {error}; give a bare domain", code="malformed_name"
+        ) from error
+    if old == new:
+        raise ExpectedError(f"{old} and {new} are one name", code="same_name")
+    async with open_for_reading(settings) as database:
+        moves = Moves(database, indexed_schemas=schemas_of(settings).indexed)
+        done = await moves.move(old, new, now=utc_now(), by_operator=True, any_key=any_key)
+    if isinstance(done, MoveRefusal):
+        raise ExpectedError(_ADVICE[done].format(old=old, new=new), code=done.value)
+    return done.cursor_carried
 
 
 async def crawl_document(settings: Settings, uri: str) -> dict[str, Any]:

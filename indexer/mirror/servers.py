@@ -46,6 +46,7 @@ class FeedState:
 
     domain: str
     state: ServerState
+    csid: str | None
     layer: str | None
     endpoints: Mapping[str, str]
     last_seen_at: datetime | None
@@ -330,6 +331,7 @@ def _feed_state(row: asyncpg.Record) -> FeedState:
     return FeedState(
         domain=row["domain"],
         state=ServerState(row["state"]),
+        csid=row["csid"],
         layer=row["layer"],
         endpoints=json.loads(row["endpoints"]),
         last_seen_at=row["last_seen_at"],

@@ -39,6 +39,7 @@ def test_the_commands_are_those_of_the_specification() -> None:
         "servers resume",
         "servers reset",
         "servers run-now",
+        "servers move",
         "dead-letters list",
         "dead-letters show",
         "dead-letters retry",
