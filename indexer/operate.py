@@ -18,15 +18,13 @@ from indexer.app import (
     schemas_of,
     utc_now,
 )
-from indexer.concrnt.documents import Malformed
+from indexer.concrnt.documents import Commit, parse_commit
 from indexer.concrnt.identifiers import MalformedName, canonical_fqdn
 from indexer.errors import ExpectedError
 from indexer.mirror.moves import MoveRefusal, Moves
 from indexer.mirror.operations import KeptDeadLetter, Operations
-from indexer.mirror.servers import CursorAdvance
 from indexer.replication.crawl import CrawlError
 from indexer.replication.feeds import Feeds
-from indexer.replication.page import read_rows
 from indexer.replication.writer import PageWriter
 
 if TYPE_CHECKING:
@@ -134,12 +132,11 @@ async def retry_dead_letters(settings: Settings, domain: str | None, identity: i
 async def _retry(settings: Settings, writer: PageWriter, letter: KeptDeadLetter) -> bool:
     now = utc_now()
     indexed = schemas_of(settings).malformed_kinds
-    rows = read_rows([letter.commit.encode()], now=now, indexed=indexed)
-    if any(isinstance(row, Malformed) for row in rows.rows):
+    commit = parse_commit(letter.commit, now=now, indexed=indexed)
+    if not isinstance(commit, Commit):
         return False
-    advance = CursorAdvance(letter.domain, None, None, None)
-    changes = await writer.write(rows.rows, advance, behind=len(rows.rows), now=now)
-    return not changes.dead_letters
+    changes = await writer.write_one(commit, letter.domain, now=now)
+    return not changes.dead_letters and not changes.waiting
 
 
 async def purge_dead_letters(settings: Settings, domain: str | None) -> int:
