@@ -107,7 +107,7 @@ class Schedule:
         self._holder = holder or uuid.uuid4().hex
         self._at_work: dict[Lease, asyncio.Task[bool]] = {}
         self._goes_on: set[str] = set()
-        """Servers whose last run, in this process, was ended by its page limit."""
+        """Servers whose last run, in this process, moved the cursor and did not drain the feed."""
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -252,8 +252,15 @@ class Schedule:
             await self._store_end(begun, ended, lease)
         except PeerError as error:
             await self._store_failure(state, error, lease)
+            await self._go_on_later(state)
             return error.failure is FailureClass.RATE_LIMITED
         return True
+
+    async def _go_on_later(self, before: FeedState) -> None:
+        """A run that failed past the overlap goes on where it stood: else a small limit is spent on it."""
+        after = await self._servers.state_of(before.domain)
+        if after is not None and after.cursor != before.cursor:
+            self._goes_on.add(before.domain)
 
     async def _set_aside(self, lease: Lease, state: ServerState, why: str) -> None:
         now = self._clock()
