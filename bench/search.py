@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 import asyncpg
 
+from indexer.api.crawl import IndexedDocument
 from indexer.api.public import make_public_app
 from indexer.api.serving import serve
 from indexer.concrnt.uri import ancestors_of
@@ -163,9 +164,12 @@ async def _fill(engine: PostgresEngine, index: str, documents: Iterator[Document
 
 
 class _NoMirror:
-    """The API is made with a source of statistics; nothing here asks for it."""
+    """What the API is made with besides an engine; nothing here asks for it."""
 
     async def statistics(self) -> Statistics:
+        raise NotImplementedError
+
+    async def crawl(self, ccfs: str) -> IndexedDocument:
         raise NotImplementedError
 
 
@@ -200,6 +204,7 @@ async def _measure(engine: PostgresEngine, database: Database, rounds: int) -> N
         engine=engine,
         ranking=ranking,
         statistics=_NoMirror(),
+        crawler=_NoMirror(),
         metrics=Metrics("bench"),
         version="bench",
     )

@@ -29,6 +29,7 @@ from indexer.api.public import make_public_app
 from indexer.api.serving import ListenError, serve
 from indexer.api.statistics import statistics_answer
 from indexer.concrnt.client import PeerClient, user_agent
+from indexer.crawling import HandCrawler
 from indexer.engines.base import EngineUnavailable
 from indexer.engines.indexes import INDEXES
 from indexer.engines.meilisearch import MeilisearchEngine
@@ -39,8 +40,10 @@ from indexer.mirror.activity import Activity, Counting
 from indexer.mirror.builds import Build, Builds
 from indexer.mirror.database import Database, StoreUnavailable
 from indexer.mirror.embedded import EmbeddedServerError, start_embedded
+from indexer.mirror.knowledge import Knowledge
 from indexer.mirror.lock import role as role_lease
 from indexer.mirror.migrate import MigrationError, migrate, migrations, missing_migrations
+from indexer.mirror.moves import Moves
 from indexer.mirror.queue import ProjectionQueue
 from indexer.mirror.ranking import ViewerRanking
 from indexer.mirror.servers import Servers
@@ -53,10 +56,12 @@ from indexer.projection.building import IndexKeeper
 from indexer.projection.figures import FigureDelivery
 from indexer.projection.kinds import Kinds
 from indexer.projection.projector import BatchLimits, Projector
+from indexer.replication.crawl import ManualCrawl
 from indexer.replication.discovery import Discovery, DiscoverySettings
 from indexer.replication.feeds import Feeds
 from indexer.replication.follower import Follower, FollowerSettings
 from indexer.replication.judge import Judge
+from indexer.replication.moving import Moving
 from indexer.replication.plan import Schemas
 from indexer.replication.residents import Residents
 from indexer.replication.schedule import Schedule, ScheduleSettings
@@ -67,6 +72,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 
     from indexer.api.serving import Listener
+    from indexer.concrnt.client import OnRequest
     from indexer.config import Settings
     from indexer.engines.base import BuildingEngine, Engine
 
@@ -165,6 +171,7 @@ class House:
     builds: Builds
     activity: ActivityKeeper
     ranking: ViewerRanking
+    crawl: ManualCrawl
     roles: frozenset[Role] = ALL_ROLES
     holder: str = field(default_factory=lambda: uuid.uuid4().hex)
     api_url: str = ""
@@ -273,6 +280,7 @@ class House:
             engine=self.search_engine,
             ranking=self.ranking,
             statistics=self.figures,
+            crawler=HandCrawler(self.crawl),
             metrics=self.metrics,
             version=__version__,
             present=ActivityPresenter(self.settings.crawl.activity_history_days),
@@ -380,13 +388,18 @@ def make_engine(settings: Settings, database: Database) -> BuildingEngine:
 
 
 def _peers(settings: Settings, instruments: Instruments) -> PeerClient:
+    return make_peers(settings, instruments.peer_request)
+
+
+def make_peers(settings: Settings, on_request: OnRequest | None = None) -> PeerClient:
+    """The client that talks to strangers."""
     crawl = settings.crawl
     return PeerClient(
         user_agent=user_agent(__version__, settings.server.public_url),
         request_timeout=crawl.request_timeout.total_seconds(),
         max_response_bytes=crawl.max_response_bytes,
         host_overrides=crawl.host_overrides,
-        on_request=instruments.peer_request,
+        on_request=on_request,
     )
 
 
@@ -488,6 +501,7 @@ def _wire(
             metrics=instruments,
             clock=utc_now,
             discover=discovery.add,
+            moving=Moving(feeds, Moves(database, indexed_schemas=schemas.indexed), layer=crawl.layer),
         ),
         projector=projector,
         keeper=IndexKeeper(
@@ -515,6 +529,24 @@ def _wire(
             profile_schemas=crawl.profile_schemas,
             community_schemas=crawl.community_schemas,
         ),
+        crawl=make_manual_crawl(settings, database, feeds, page_writer, judge),
+    )
+
+
+def make_manual_crawl(
+    settings: Settings, database: Database, feeds: Feeds, page_writer: PageWriter, judge: Judge | None
+) -> ManualCrawl:
+    """What fetches single documents by hand."""
+    return ManualCrawl(
+        feeds,
+        Servers(database),
+        Knowledge(database),
+        page_writer,
+        judge.prover.fetched if judge is not None else None,
+        seed=settings.crawl.seed,
+        layer=settings.crawl.layer,
+        schemas=schemas_of(settings),
+        clock=utc_now,
     )
 
 

@@ -1,19 +1,30 @@
 """What an operator does by hand, wired.
 
-Servers are paused, resumed, reset or asked now; dead letters are seen, retried or forgotten.
+Servers are paused, resumed, reset, asked now or moved; dead letters are seen, retried or forgotten; single
+documents are crawled.
 """
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from indexer.app import open_for_reading, schemas_of, utc_now
-from indexer.concrnt.documents import Malformed
+from indexer.api.crawl import IndexedDocument, crawl_answer
+from indexer.app import (
+    make_judge,
+    make_manual_crawl,
+    make_peers,
+    open_for_reading,
+    schemas_of,
+    utc_now,
+)
+from indexer.concrnt.documents import Commit, parse_commit
+from indexer.concrnt.identifiers import MalformedName, canonical_fqdn
 from indexer.errors import ExpectedError
+from indexer.mirror.moves import MoveRefusal, Moves
 from indexer.mirror.operations import KeptDeadLetter, Operations
-from indexer.mirror.servers import CursorAdvance
-from indexer.replication.page import read_rows
+from indexer.replication.crawl import CrawlError
+from indexer.replication.feeds import Feeds
 from indexer.replication.writer import PageWriter
 
 if TYPE_CHECKING:
@@ -21,6 +32,7 @@ if TYPE_CHECKING:
 
     from indexer.config import Settings
     from indexer.mirror.database import Database
+    from indexer.replication.judge import Judge
 
 _REFUSALS = {
     "pause": "is not known",
@@ -30,12 +42,56 @@ _REFUSALS = {
 }
 
 
+_ADVICE = {
+    MoveRefusal.UNKNOWN: "the server {old} is not known: `concrnt-indexer servers` lists those that are",
+    MoveRefusal.MOVED_ALREADY: "the server {old} has moved already",
+    MoveRefusal.NEW_HAS_MOVED: "the server {new} has itself moved elsewhere: name the domain where it is now",
+    MoveRefusal.OTHER_LAYER: "the server {new} is of another layer than {old}: it is not the same server",
+    MoveRefusal.OTHER_KEY: "the server {new} has another key (CSID) than {old}; if it is the same all the "
+    "same, say so with --any-key",
+}
+
+
 async def change_server(settings: Settings, action: str, domain: str) -> None:
     """Pause, resume, reset or run_now one server. Raises `ExpectedError` when there is nothing to change."""
     async with _operations(settings) as (operations, _):
         done = await getattr(operations, action)(domain, now=utc_now())
         if not done:
             raise ExpectedError(f"the server {domain} {_REFUSALS[action]}", code="no_such_server")
+
+
+async def move_server(settings: Settings, old: str, new: str, *, any_key: bool) -> bool:
+    """A server has moved to another domain; whether its cursor went along. Raises `ExpectedError`."""
+    try:
+        old, new = canonical_fqdn(old), canonical_fqdn(new)
+    except MalformedName as error:
+        raise ExpectedError(
+            f"no server's name: {error}; give a bare domain", code="malformed_name"
+        ) from error
+    if old == new:
+        raise ExpectedError(f"{old} and {new} are one name", code="same_name")
+    async with open_for_reading(settings) as database:
+        moves = Moves(database, indexed_schemas=schemas_of(settings).indexed)
+        done = await moves.move(old, new, now=utc_now(), by_operator=True, any_key=any_key)
+    if isinstance(done, MoveRefusal):
+        raise ExpectedError(_ADVICE[done].format(old=old, new=new), code=done.value)
+    return done.cursor_carried
+
+
+async def crawl_document(settings: Settings, uri: str) -> dict[str, Any]:
+    """Fetch and apply one document, as `crawl --json` prints it. Raises `ExpectedError`."""
+    async with AsyncExitStack() as stack:
+        database = await stack.enter_async_context(open_for_reading(settings))
+        peers = await stack.enter_async_context(make_peers(settings))
+        judge = await stack.enter_async_context(_judging(settings))
+        writer = PageWriter(database, schemas=schemas_of(settings), trust=judge)
+        try:
+            done = await make_manual_crawl(settings, database, Feeds(peers), writer, judge).crawl(uri)
+        except CrawlError as error:
+            raise ExpectedError(error.message, code=error.fault.value) from error
+    return crawl_answer(
+        IndexedDocument(done.kind, done.schema, done.key, done.cckv, done.ccfs, done.source_server)
+    )
 
 
 async def list_dead_letters(settings: Settings, domain: str | None, limit: int) -> list[dict[str, Any]]:
@@ -58,13 +114,13 @@ async def retry_dead_letters(settings: Settings, domain: str | None, identity: i
 
     A commit that was too long to be kept whole stays where it is.
     """
-    async with _operations(settings) as (operations, database):
+    async with _operations(settings) as (operations, database), _judging(settings) as judge:
         if identity is None:
             letters = await operations.dead_letters_to_retry(domain)
         else:
             letter = await operations.dead_letter(identity)
             letters = [letter] if letter else []
-        writer = PageWriter(database, schemas=schemas_of(settings))
+        writer = PageWriter(database, schemas=schemas_of(settings), trust=judge)
         applied = 0
         for letter in letters:
             if await _retry(settings, writer, letter):
@@ -76,12 +132,11 @@ async def retry_dead_letters(settings: Settings, domain: str | None, identity: i
 async def _retry(settings: Settings, writer: PageWriter, letter: KeptDeadLetter) -> bool:
     now = utc_now()
     indexed = schemas_of(settings).malformed_kinds
-    rows = read_rows([letter.commit.encode()], now=now, indexed=indexed)
-    if any(isinstance(row, Malformed) for row in rows.rows):
+    commit = parse_commit(letter.commit, now=now, indexed=indexed)
+    if not isinstance(commit, Commit):
         return False
-    advance = CursorAdvance(letter.domain, None, None, None)
-    changes = await writer.write(rows.rows, advance, behind=len(rows.rows), now=now)
-    return not changes.dead_letters
+    changes = await writer.write_one(commit, letter.domain, now=now)
+    return not changes.dead_letters and not changes.waiting
 
 
 async def purge_dead_letters(settings: Settings, domain: str | None) -> int:
@@ -99,6 +154,17 @@ def _row(letter: KeptDeadLetter) -> dict[str, Any]:
         "seenAt": letter.seen_at,
         "commit": letter.commit,
     }
+
+
+@asynccontextmanager
+async def _judging(settings: Settings) -> AsyncIterator[Judge | None]:
+    """Who judges what is applied by hand; what others were refused is refused here too."""
+    judge = make_judge(settings)
+    try:
+        yield judge
+    finally:
+        if judge is not None:
+            judge.close()
 
 
 @asynccontextmanager

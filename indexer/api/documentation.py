@@ -106,9 +106,22 @@ def _operations(openapi: Mapping[str, Any]) -> Iterator[_Operation]:
                 path=path,
                 summary=operation["summary"],
                 description=operation["description"],
-                parameters=tuple(_parameter(given) for given in operation.get("parameters", [])),
+                parameters=(
+                    *(_parameter(given) for given in operation.get("parameters", [])),
+                    *_fields(operation),
+                ),
                 answers=tuple(_answer(status, given) for status, given in operation["responses"].items()),
             )
+
+
+def _fields(operation: Mapping[str, Any]) -> Iterator[_Parameter]:
+    """The fields of an operation's body, where it takes a form."""
+    form = operation.get("requestBody", {}).get("content", {}).get("application/x-www-form-urlencoded")
+    if form is None:
+        return
+    for name, schema in form["schema"]["properties"].items():
+        described = {"name": name, "description": schema["description"], "schema": schema}
+        yield _parameter({**described, "example": form["example"][name]})
 
 
 def _parameter(given: Mapping[str, Any]) -> _Parameter:

@@ -13,13 +13,14 @@ COMMUNITY_KEY: Final = "cckv://alpha.example/concrnt.world/communities/cats"
 PROFILE_KEY: Final = f"cckv://{PERSON}/concrnt.world/profiles/main"
 POST_KEY: Final = f"{PROFILE_KEY}/posts/1"
 CURSOR: Final = "WzMxODU3MzI2MDAsMCwiMjAyNS0wMy0xNFQxMjozMDowMCswMDowMCIsImNja3Y6Ly8uLi4iXQ"
+DOCUMENT: Final = f"ccfs://{PERSON}/concrnt/06ae2wq8y1c5h4n9m3k7r0t2yz"
 MARKDOWN_SCHEMA: Final = "https://schema.concrnt.world/m/markdown.json"
 
 USER: Final[dict[str, Any]] = {
     "id": document_id(PROFILE_KEY),
     "type": "user",
     "cckv": PROFILE_KEY,
-    "ccfs": f"ccfs://{PERSON}/concrnt/06ae2wq8y1c5h4n9m3k7r0t2xz",
+    "ccfs": f"ccfs://{PERSON}/concrnt/06ae2wq8y1c5h4n9m3k7r0t2yz",
     "ccid": PERSON,
     "owner": PERSON,
     "sourceServer": FQDN,
@@ -48,7 +49,7 @@ COMMUNITY: Final[dict[str, Any]] = {
     "id": document_id(COMMUNITY_KEY),
     "type": "community",
     "cckv": COMMUNITY_KEY,
-    "ccfs": "ccfs://alpha.example/concrnt/06ae2wq8y1c5h4n9m3k7r0t2xz",
+    "ccfs": "ccfs://alpha.example/concrnt/06ae2wq8y1c5h4n9m3k7r0t2yz",
     "owner": FQDN,
     "sourceServer": FQDN,
     "schema": "https://schema.concrnt.world/t/community.json",
@@ -79,7 +80,7 @@ POST: Final[dict[str, Any]] = {
     "id": document_id(POST_KEY),
     "type": "post",
     "cckv": POST_KEY,
-    "ccfs": f"ccfs://{PERSON}/concrnt/06ae2wq8y1c5h4n9m3k7r0t2xz",
+    "ccfs": f"ccfs://{PERSON}/concrnt/06ae2wq8y1c5h4n9m3k7r0t2yz",
     "author": PERSON,
     "owner": PERSON,
     "sourceServer": FQDN,
@@ -123,6 +124,19 @@ STATISTICS: Final[dict[str, Any]] = {
             "concrnt_servers": {"numberOfDocuments": 3, "isIndexing": False},
         },
         "queueDepth": 240,
+    },
+}
+
+
+CRAWLED: Final[dict[str, Any]] = {
+    "status": "indexed",
+    "result": {
+        "kind": "post",
+        "schema": MARKDOWN_SCHEMA,
+        "id": document_id(POST_KEY),
+        "cckv": POST_KEY,
+        "ccfs": DOCUMENT,
+        "sourceServer": FQDN,
     },
 }
 

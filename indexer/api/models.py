@@ -286,3 +286,21 @@ class StatisticsAnswer(BaseModel):
     meilisearch: dict[str, Any] | None = Field(
         None, description="The engine's own figures, where it has any."
     )
+
+
+class CrawledDocument(BaseModel):
+    """A document that was fetched and is in the index, or about to be."""
+
+    kind: Literal["user", "community", "post"]
+    schema_: str = Field(alias="schema")
+    id: str = Field(description="As in search answers.")
+    cckv: str = Field(description="Its key, as the document spells it.")
+    ccfs: str
+    sourceServer: str = Field(description="Where it was fetched.")
+
+
+class CrawlAnswer(BaseModel):
+    """What became of a document that was asked for."""
+
+    status: Literal["indexed"]
+    result: CrawledDocument

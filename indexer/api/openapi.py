@@ -10,6 +10,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from indexer.api import examples
+from indexer.api.crawl import DOCUMENT_URI, MAX_URI_CHARACTERS
 from indexer.api.errors import RETRY_AFTER_SECONDS
 from indexer.api.kinds import SearchKind
 from indexer.api.models import ApiErrorBody
@@ -26,21 +27,31 @@ from indexer.api.parameters import (
 DESCRIPTION: Final = """\
 Search over the public content of the Concrnt network: people, communities, posts and servers.
 
-Everything is JSON, open to any origin (CORS), and read-only. Every error is `{"message", "code"}`.
+Everything is JSON and open to any origin (CORS). Every error is `{"message", "code"}`.
 """
 
 _ERRORS: Final = {
     400: ("The request cannot mean anything.", "bad_request", "sort is one of createdAt, indexedAt, …"),
     404: (
-        "The cursor leads nowhere in this search.",
+        "What is asked for is not there, or the cursor leads nowhere in this search.",
         "not_found",
         "the cursor belongs to another query, filter or order; ask again without it",
     ),
     413: ("The URL or the body is too long.", "too_large", "the URL is longer than 262144 bytes"),
+    415: (
+        "The body is of a type that is not read here.",
+        "unsupported_media_type",
+        "the body is application/json, application/x-www-form-urlencoded, multipart/form-data or text/plain",
+    ),
     429: (
         "This address asks too much; see `Retry-After`.",
         "too_many_requests",
         "too many requests; the next is answered in 2 s",
+    ),
+    502: (
+        "Another server did not answer, or not as it should.",
+        "bad_gateway",
+        "its owner's server did not answer, or not as it should",
     ),
     503: (
         "The search engine or the database is away; see `Retry-After`.",
@@ -82,6 +93,25 @@ def describe_errors(statuses: Iterable[int]) -> dict[int | str, dict[str, Any]]:
                 }
             }
     return described
+
+
+_URI_SCHEMA: Final = {
+    "type": "string",
+    "description": "The document: `ccfs://OWNER/concrnt/CDID`, or the older `ccfs://OWNER/CDID`. The owner "
+    "is a CCID, a CSID or a server's name.",
+    "pattern": f"^{DOCUMENT_URI.pattern}$",
+    "maxLength": MAX_URI_CHARACTERS,
+}
+_URI_FIELD: Final = {"type": "object", "properties": {"ccfs": _URI_SCHEMA}, "required": ["ccfs"]}
+CRAWL_BODY: Final = {
+    "required": True,
+    "content": {
+        "application/json": {"schema": _URI_FIELD, "example": {"ccfs": examples.DOCUMENT}},
+        "application/x-www-form-urlencoded": {"schema": _URI_FIELD, "example": {"ccfs": examples.DOCUMENT}},
+        "multipart/form-data": {"schema": _URI_FIELD, "example": {"ccfs": examples.DOCUMENT}},
+        "text/plain": {"schema": _URI_SCHEMA, "example": examples.DOCUMENT},
+    },
+}
 
 
 def search_responses(kind: SearchKind) -> dict[int | str, dict[str, Any]]:

@@ -1,8 +1,8 @@
 """The application of the public listener (behaviour.md section 7).
 
-It is made from an engine, a source of statistics and a few plain values; it holds no state of its own and
-writes nothing. Whatever is asked, the answer is JSON of the documented form, open to any origin; only the
-documentation page is HTML, and it needs nothing from elsewhere.
+It is made from an engine, a source of statistics, a crawler and a few plain values; it holds no state of its
+own, and writes nothing but what a crawl by hand brings. Whatever is asked, the answer is JSON of the
+documented form, open to any origin; only the documentation page is HTML, and it needs nothing from elsewhere.
 """
 
 import asyncio
@@ -14,13 +14,15 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from indexer.api import examples
 from indexer.api.answers import JsonAnswer, reusable
+from indexer.api.crawl import CRAWLS_PER_MINUTE, Crawler, answer_crawl
 from indexer.api.documentation import render_documentation
 from indexer.api.errors import install_error_handlers
 from indexer.api.kinds import SEARCH_KINDS, SearchKind
 from indexer.api.limits import Limiter
 from indexer.api.middleware import install_middleware
-from indexer.api.models import EverywhereAnswer, Health, StatisticsAnswer, SuggestAnswer
+from indexer.api.models import CrawlAnswer, EverywhereAnswer, Health, StatisticsAnswer, SuggestAnswer
 from indexer.api.openapi import (
+    CRAWL_BODY,
     DESCRIPTION,
     describe_errors,
     describe_success,
@@ -46,18 +48,21 @@ def make_public_app(
     engine: Engine,
     ranking: Ranking,
     statistics: StatisticsSource,
+    crawler: Crawler,
     metrics: Metrics,
     version: str,
     present: Present = as_it_is,
     public_url: str = "",
     max_total_hits: int = 10_000,
+    crawls_per_minute: int = CRAWLS_PER_MINUTE,
     timeout_seconds: float = 10.0,
     requests_per_minute: int = 0,
     unavailable: tuple[type[Exception], ...] = (),
 ) -> FastAPI:
     """Make the application.
 
-    ``ranking`` ranks for viewers; ``present`` makes of the engine's documents what an answer shows.
+    ``ranking`` ranks for viewers; ``crawler`` indexes single documents, ``crawls_per_minute`` of them for one
+    client; ``present`` makes of the engine's documents what an answer shows.
     ``public_url`` is where readers find it, empty when unknown; ``timeout_seconds`` bounds every call of the
     engine and of ``statistics``; ``requests_per_minute`` is how much one client may ask, 0 without limit;
     ``unavailable`` are the further kinds of exceptions that mean that the
@@ -81,6 +86,7 @@ def make_public_app(
     for kind in SEARCH_KINDS:
         _add_search(app, kind, service)
     _add_suggest(app, service)
+    _add_crawl(app, crawler, Limiter(crawls_per_minute))
     _add_statistics(app, engine, statistics, timeout_seconds)
     _add_health(app)
     _add_documentation(app)
@@ -151,6 +157,29 @@ def _add_suggest(app: FastAPI, service: SearchService) -> None:
             **describe_errors((400, 413, 429, 503)),
         },
         openapi_extra={"parameters": suggest_parameters()},
+    )
+
+
+def _add_crawl(app: FastAPI, crawler: Crawler, limiter: Limiter) -> None:
+    async def crawl(request: Request) -> Response:
+        return await answer_crawl(request, crawler, limiter)
+
+    app.add_api_route(
+        "/api/v1/crawl/ccfs",
+        crawl,
+        methods=["POST"],
+        operation_id="crawl_document",
+        tags=["crawl"],
+        summary="Have a document indexed",
+        description="Fetches one document from the server where its owner lives, and indexes it under the "
+        "same rules as what is followed. Servers are followed by themselves: this is for the impatient. The "
+        "body is JSON, a form, or the URI as plain text.",
+        response_class=JsonAnswer,
+        responses={
+            200: describe_success(CrawlAnswer, "It is indexed.", examples.CRAWLED),
+            **describe_errors((400, 404, 413, 415, 429, 502, 503)),
+        },
+        openapi_extra={"requestBody": CRAWL_BODY},
     )
 
 

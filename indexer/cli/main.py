@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from indexer.cli import activity, config, demo, indexes, operate, report, up
+from indexer.cli import activity, config, crawl, demo, indexes, operate, report, up
 from indexer.cli.errors import FAILED, FINE, INTERRUPTED, PROGRAM, expected, print_error
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.add_typer(operate.servers, name="servers")
 app.add_typer(operate.dead_letters, name="dead-letters")
 app.command()(indexes.reindex)
 app.command()(indexes.rebuild)
+app.command()(crawl.crawl)
 app.command()(up.migrate)
 app.add_typer(activity.activity, name="activity")
 app.add_typer(config.config, name="config")

@@ -1,4 +1,4 @@
-"""`servers pause|resume|reset|run-now` and `dead-letters`: what an operator does by hand."""
+"""`servers pause|resume|reset|run-now|move` and `dead-letters`: what an operator does by hand."""
 
 from typing import Annotated
 
@@ -61,6 +61,26 @@ def reset(context: typer.Context, domain: Domain, file: ConfigFile = None) -> No
 def run_now(context: typer.Context, domain: Domain, file: ConfigFile = None) -> None:
     """Ask a server now, whatever it waits for."""
     _change(context, file, "run_now", domain, "is asked at once")
+
+
+@servers.command()
+def move(
+    context: typer.Context,
+    old: Annotated[str, typer.Argument(metavar="OLD", help="Its domain so far.", show_default=False)],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Its domain from now on.", show_default=False)],
+    file: ConfigFile = None,
+    *,
+    any_key: Annotated[
+        bool, typer.Option("--any-key", help="Also when the two are known by different keys (CSID).")
+    ] = False,
+) -> None:
+    """A server has moved to another domain: carry over what is known of it, and follow it there."""
+    settings = load_settings(file or context.obj)
+    from indexer.cli.running import run  # noqa: PLC0415
+    from indexer.operate import move_server  # noqa: PLC0415
+
+    carried = run(move_server(settings, old, new, any_key=any_key))
+    typer.echo(f"{old} is {new} now; " + ("read on from its cursor" if carried else "read by its own cursor"))
 
 
 @dead_letters.command("list")

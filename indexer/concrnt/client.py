@@ -10,6 +10,8 @@ What it promises:
 * Redirects are followed within the same host only, at most three.
 * What is sent as path and query is what the caller gave, byte for byte.
 * Whatever goes wrong is one :class:`PeerError` with a class; only cancellation and our own bugs pass through.
+* A server whose answers say that little is left of what it allows (``RateLimit``) is not asked until that is
+  set back: :class:`PeerError` of class ``rate_limited``, at once and without a request.
 * Nothing is read from the environment (no proxies, no netrc); no cookie is kept.
 
 Safe for any number of requests at once. A request that ends by error, deadline or cancellation closes its
@@ -21,10 +23,11 @@ import re
 import socket
 import ssl
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Final, Self
@@ -37,6 +40,7 @@ from indexer.concrnt.bodies import ACCEPT_ENCODING, Body
 from indexer.concrnt.failures import FailureClass, PeerError
 from indexer.concrnt.identifiers import canonical_fqdn
 from indexer.concrnt.network import DirectBackend, GuardedBackend, Resolver, SystemResolver
+from indexer.concrnt.ratelimits import wait_seconds
 from indexer.concrnt.transport import make_http_client
 
 __all__ = ["FailureClass", "PeerClient", "PeerError", "Response", "parse_retry_after", "user_agent"]
@@ -45,6 +49,7 @@ MAX_REDIRECTS: Final = 3
 MAX_RETRY_AFTER_SECONDS: Final = 3600.0
 
 _MAX_LOCATION_CHARACTERS: Final = 2048
+_MAX_QUIET_HOSTS: Final = 10_000
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _TARGET = re.compile(r"/[!-~]*")
 _URL_CHARACTERS: Final = "/%:?=&~#+!$,;'@()*[]"
@@ -111,6 +116,7 @@ class PeerClient:
         self._max_response_bytes = max_response_bytes
         self._clock = clock
         self._on_request = on_request
+        self._quiet = _Quiet()
         self._resolver = SystemResolver()
         network = network or httpcore.AnyIOBackend()
         guarded = GuardedBackend(resolve or self._resolver, network, attempt_seconds=request_timeout / 4)
@@ -156,6 +162,7 @@ class PeerClient:
 
         """
         fqdn = canonical_fqdn(fqdn)
+        self._quiet.check(fqdn, self._clock())
         if _TARGET.fullmatch(path_and_query) is None:
             raise ValueError("not a path and query")
         started = time.perf_counter()
@@ -209,6 +216,7 @@ class PeerClient:
             response = await peer.client.send(request, stream=True)
         except _NETWORK_ERRORS as error:
             raise _classified(error, answered=False) from error
+        self._quiet.note(peer.fqdn, response.headers, self._clock())
         try:
             if response.status_code in _REDIRECTS:
                 return _redirect_target(peer, target, response)
@@ -237,6 +245,29 @@ class PeerClient:
         async for part in response.aiter_raw():
             body.feed(part)
         return Response(response.status_code, dict(response.headers), body.finish())
+
+
+class _Quiet:
+    """Servers that are left alone for a while, for they said that little is left of what they allow."""
+
+    def __init__(self) -> None:
+        self._until: OrderedDict[str, datetime] = OrderedDict()
+
+    def note(self, fqdn: str, headers: Mapping[str, str], now: datetime) -> None:
+        """Read what an answer says."""
+        seconds = wait_seconds(headers, now)
+        self._until.pop(fqdn, None)
+        if seconds > 0:
+            self._until[fqdn] = now + timedelta(seconds=seconds)
+            if len(self._until) > _MAX_QUIET_HOSTS:
+                self._until.popitem(last=False)
+
+    def check(self, fqdn: str, now: datetime) -> None:
+        """Raise :class:`PeerError` where a server is left alone."""
+        until = self._until.get(fqdn)
+        if until is not None and until > now:
+            wait = (until - now).total_seconds()
+            raise PeerError(FailureClass.RATE_LIMITED, "little is left of what it allows", retry_after=wait)
 
 
 def user_agent(version: str, public_url: str) -> str:

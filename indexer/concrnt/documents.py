@@ -61,7 +61,6 @@ from indexer.concrnt.uri import (
 )
 
 __all__ = [
-    "ENTITY_SCHEMA",
     "REFERENCE_SCHEMA",
     "Commit",
     "Ignored",
@@ -72,10 +71,10 @@ __all__ = [
     "Proof",
     "Reason",
     "parse_commit",
+    "plain_text",
 ]
 
 REFERENCE_SCHEMA: Final = "https://schema.concrnt.net/reference.json"
-ENTITY_SCHEMA: Final = "https://schema.concrnt.net/entity.json"
 
 MAX_AHEAD: Final = timedelta(hours=24)
 MAX_SCHEMA_BYTES: Final = 1024
@@ -394,5 +393,13 @@ def _malformed(raw: str | bytes, kind: MalformedKind, reason: Reason) -> Malform
     whole = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw
     # Cut before escaping: a dead letter of 16 KiB must not cost a copy of 30 MiB.
     head = whole[:MAX_DEAD_LETTER_CHARACTERS].decode("utf-8", "replace")
-    text = _NOT_PLAIN.sub(lambda match: json.dumps(match[0])[1:-1], head)
-    return Malformed(kind, reason, text[:MAX_DEAD_LETTER_CHARACTERS], hashlib.sha256(whole).digest())
+    return Malformed(kind, reason, plain_text(head), hashlib.sha256(whole).digest())
+
+
+def plain_text(text: str) -> str:
+    """The text of a dead letter: printable ASCII, the rest as JSON's escapes, at most 16 KiB.
+
+    JSON text stays the same JSON.
+    """
+    head = text[:MAX_DEAD_LETTER_CHARACTERS]
+    return _NOT_PLAIN.sub(lambda match: json.dumps(match[0])[1:-1], head)[:MAX_DEAD_LETTER_CHARACTERS]

@@ -40,11 +40,6 @@ def is_csid(text: str) -> bool:
     return text.startswith("ccs") and _KEY_ID.fullmatch(text) is not None
 
 
-def is_ckid(text: str) -> bool:
-    """Tell whether the text has the form of a subkey's id (42 characters, ``cck…``)."""
-    return text.startswith("cck") and _KEY_ID.fullmatch(text) is not None
-
-
 def is_fqdn(text: str) -> bool:
     """Tell whether the text has the form of a server's name: an ASCII hostname that is no literal address.
 

@@ -23,7 +23,6 @@ limit of their parsers), and a document becomes part of a batch there."""
 _MAX_INTEGER: Final = (1 << 64) - 1
 _MAX_INTEGER_DIGITS: Final = 20
 
-_SPACE: Final = " \t\n\r"
 # Possessive (++, *+): what has been read is never looked at again, which keeps every cut linear.
 _STRING: Final = r'"(?:[^"\\]++|\\.)*+"'
 _FLAT: Final = rf'(?:[^"\[\]{{}}]++|{_STRING})*+'

@@ -224,22 +224,6 @@ class DeleteTarget:
     key: str | None
     cdid: str | None
 
-    @property
-    def canonical(self) -> str:
-        """One spelling of the target: equal targets have equal texts, others different ones."""
-        match self.scope:
-            case Scope.KEY:
-                # A literal star at the end would read as a range; "*" is no letter that keys encode.
-                return str(self.key).replace("*", "%2A")
-            case Scope.BELOW:
-                return str(self.key).replace("*", "%2A") + "/*"
-            case Scope.TREE:
-                return str(self.key).replace("*", "%2A") + "*"
-            case Scope.DOCUMENT:
-                return compose_document(self.owner, str(self.cdid))
-            case _:
-                assert_never(self.scope)
-
     def covers(self, key: str) -> bool:
         """Tell whether the target takes a canonical key; a document's target takes none (see its CDID)."""
         match self.scope:

@@ -8,7 +8,6 @@ that meet wait for each other in one order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -31,19 +30,11 @@ _RECORD_COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What applying a page did beyond the page's own keys."""
-
-    swept: int
-    new_dead_letters: int
-
-
 async def apply_changes(
     connection: Connection, changes: Changes, *, indexed_schemas: Sequence[str], now: datetime
-) -> Applied:
+) -> None:
     """Carry out `changes`. The owners' locks are held and the context was read in this transaction."""
-    swept = await _sweep(connection, changes, indexed_schemas, now)
+    await _sweep(connection, changes, indexed_schemas, now)
     if changes.removed_keys:
         await connection.execute(_SQL["remove_keys"], sorted(changes.removed_keys))
     await _put_records(connection, changes)
@@ -55,18 +46,16 @@ async def apply_changes(
             _SQL["mark_keys"], [m.key for m in marks], now, [m.former_schema for m in marks]
         )
     await keep_open_questions(connection, changes, now=now)
-    letters = await keep_dead_letters(connection, changes.source, changes.dead_letters, now=now)
-    return Applied(swept=swept, new_dead_letters=letters)
+    await keep_dead_letters(connection, changes.source, changes.dead_letters, now=now)
 
 
 async def _sweep(
     connection: Connection, changes: Changes, indexed_schemas: Sequence[str], now: datetime
-) -> int:
-    count = 0
+) -> None:
     keys = list(changes.page_keys)
     for sweep in changes.sweeps:
         low, high = _bounds(sweep)
-        count += await connection.fetchval(
+        await connection.execute(
             _SQL["sweep_range"],
             low,
             high,
@@ -83,7 +72,7 @@ async def _sweep(
             sweep.only_author,
         )
     if changes.referred:
-        count += await connection.fetchval(
+        await connection.execute(
             _SQL["sweep_references"],
             [r.href for r in changes.referred],
             [r.in_log_order for r in changes.referred],
@@ -96,7 +85,6 @@ async def _sweep(
             [r.provisional for r in changes.referred],
             [r.only_author for r in changes.referred],
         )
-    return count
 
 
 def _bounds(sweep: RangeSweep) -> tuple[str, str]:

@@ -60,6 +60,13 @@ create table mirror.aliases (
   seen_at timestamptz not null
 );
 
+-- Servers that moved to another domain: what was theirs is the new one's, and they are followed no more.
+create table mirror.moves (
+  old text collate "C" primary key,
+  new text collate "C" not null,
+  moved_at timestamptz not null
+);
+
 -- One row per live key, of any schema. Keys are canonical, byte-wise ordered.
 create table mirror.records (
   key text collate "C" primary key,

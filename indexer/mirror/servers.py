@@ -46,6 +46,7 @@ class FeedState:
 
     domain: str
     state: ServerState
+    csid: str | None
     layer: str | None
     endpoints: Mapping[str, str]
     last_seen_at: datetime | None
@@ -312,8 +313,7 @@ class Servers:
             await check_lease(connection, lease)
             for statement, *arguments in steps:
                 await connection.execute(_SQL[str(statement)], lease.domain, *arguments)
-            shown_already = name == "finish_run" and not changed
-            await connection.execute(_SQL["mark_server_now_and_then"], lease.domain, now, shown_already)
+            await connection.execute(_SQL["mark_server_now_and_then"], lease.domain, now, not changed)
             await connection.execute(_SQL["release_lease"], lease.domain, lease.epoch)
 
         await self._database.transaction(name, work, durable=False)
@@ -331,6 +331,7 @@ def _feed_state(row: asyncpg.Record) -> FeedState:
     return FeedState(
         domain=row["domain"],
         state=ServerState(row["state"]),
+        csid=row["csid"],
         layer=row["layer"],
         endpoints=json.loads(row["endpoints"]),
         last_seen_at=row["last_seen_at"],

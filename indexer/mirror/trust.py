@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from indexer.mirror.changes import EntityStanding
+from indexer.mirror.moves import moved_domains
 from indexer.statements import load
 
 if TYPE_CHECKING:
@@ -48,17 +49,22 @@ class Facts:
     source: str
     csid: str | None = None
     homes: Mapping[str, Home] = field(default_factory=dict)
+    moved: Mapping[str, str] = field(default_factory=dict)
+    """Domains that the page names and that have moved, with where they are now."""
 
 
-async def load_facts(connection: Connection, source: str, people: Collection[str], *, csid: bool) -> Facts:
-    """Read where these people live, and with `csid` the source's own key."""
+async def load_facts(
+    connection: Connection, source: str, people: Collection[str], *, csid: bool, domains: Collection[str] = ()
+) -> Facts:
+    """Read where these people live, with `csid` the source's own key, and which `domains` have moved."""
     rows = await connection.fetch(_SQL["homes"], list(people)) if people else []
     homes = {
         row["ccid"]: Home(row["domain"], EntityStanding(row["standing"]), row["created_at"], row["cdid"])
         for row in rows
     }
     key = await connection.fetchval(_SQL["own_csid"], source) if csid else None
-    return Facts(source, key, homes)
+    moved = await moved_domains(connection, domains) if domains else {}
+    return Facts(source, key, homes, moved)
 
 
 async def load_documents(connection: Connection, uris: Collection[str]) -> dict[str, str]:

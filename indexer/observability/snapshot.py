@@ -27,7 +27,7 @@ class ServerGauges:
     """Whether the last run drained the feed."""
     caught_up_timestamp: float | None = None
     last_finished_timestamp: float | None = None
-    """When a page was last applied."""
+    """When a run over the feed last ended, well or not."""
     backoff: bool | None = None
     """Whether the server is skipped at present because of earlier failures."""
     replication_consecutive_failures: int | None = None
@@ -81,7 +81,7 @@ _PER_SERVER = (
     ),
     (
         "crawler_replication_last_finished_timestamp_seconds",
-        "When a page was last applied.",
+        "When a run over the feed last ended, well or not.",
         "last_finished_timestamp",
     ),
     ("crawler_replication_backoff", "1 while the server is skipped after failures.", "backoff"),

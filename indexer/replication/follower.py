@@ -1,11 +1,11 @@
 """The follower of one feed: reads forward from the stored cursor, page by page, and applies.
 
 What it owns: one run over one server's feed. Ordering: pages are applied in the order of the feed, each in
-one transaction with its cursor; the next pages are fetched while one is applied, and what lies ready by
-then shares the next transaction. What a crash
-leaves: the pages applied, whole, and the cursor that belongs to them; the next run begins `overlap` before
-it. A failure of the other server ends the run and is stored with the server; what was read stays.
-A store that is away ends the run and is nobody's fault (`StoreUnavailable` is raised).
+one transaction with its cursor; the next pages are fetched while one is applied, and what lies ready by then
+shares the next transaction. What a crash leaves: the pages applied, whole, and the cursor that belongs to
+them; the next run begins `overlap` before it. A failure of the other server ends the run and is stored with
+the server; what was read stays. A store that is away ends the run and is nobody's fault (`StoreUnavailable`
+is raised).
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from indexer.concrnt.identifiers import is_ccid, is_csid
+from indexer.concrnt.documents import Commit
+from indexer.concrnt.identifiers import is_ccid, is_csid, is_domain_owner
 from indexer.mirror.trust import load_facts
 from indexer.replication.proving import Prover
 from indexer.replication.trust import Judging, TrustMode, owners_in
@@ -44,9 +45,17 @@ class Judge:
         of_whom = set(owners)
         people = [owner for owner in of_whom if is_ccid(owner)]
         csid = any(is_csid(owner) for owner in of_whom)
-        facts = await load_facts(connection, source, people, csid=csid)
+        facts = await load_facts(
+            connection, source, people, csid=csid, domains=_other_domains(rows, of_whom, source)
+        )
         judging = Judging(rows, owners, facts, self.mode, follows=self._follows)
         entities = await self.prover.prove(connection, rows, judging.entities_to_prove(), now=now)
         judging.settle(entities.faults)
         proofs = await self.prover.prove(connection, rows, judging.to_prove(), now=now)
         return judging.conclude(proofs.faults, proofs.awaited)
+
+
+def _other_domains(rows: Sequence[Row], owners: Collection[str], source: str) -> set[str]:
+    """The domains besides the source that a page speaks for: of most pages there is none."""
+    told = {row.domain for row in rows if isinstance(row, Commit) and row.domain is not None}
+    return (told | {owner for owner in owners if is_domain_owner(owner)}) - {source}

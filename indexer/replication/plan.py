@@ -25,12 +25,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from indexer.concrnt.documents import (
-    MAX_DEAD_LETTER_CHARACTERS,
     Commit,
     Kind,
     Malformed,
     MalformedKind,
     Reason,
+    plain_text,
 )
 from indexer.concrnt.identifiers import is_ccid, is_domain_owner
 from indexer.concrnt.uri import Scope, compose_document, owner_of
@@ -340,5 +340,5 @@ def dead_letter(commit: Commit, kind: MalformedKind, reason: Reason | Refusal) -
         hashlib.sha256(commit.signed.encode()).digest(),
         kind.value,
         reason.value,
-        commit.signed.encode("ascii", "backslashreplace").decode()[:MAX_DEAD_LETTER_CHARACTERS],
+        plain_text(commit.signed),
     )

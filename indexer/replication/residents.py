@@ -166,24 +166,13 @@ class Residents:
             log.info("the seed did not answer about somebody", owner=owner, why=str(error))
             await self._questions.ask_again(owner, at=now + SEED_AWAY_FOR)
             return
-        entity = self._entity(owner, answer, now)
+        entity = entity_in(answer, owner, schemas=self._schemas, now=now)
         if entity is None:
             await self._questions.ask_again(owner, at=now + UNKNOWN_FOR)
             return
         for server, number in (await self._page_writer.settle(entity, self._seed, now=now)).items():
             log.warning("said of somebody who lives elsewhere: withdrawn", server=server, number=number)
             self._metrics.withdrawn(server, number)
-
-    def _entity(self, owner: str, answer: bytes | None, now: datetime) -> EntityPut | None:
-        """What the seed's answer says of this person; None when it is no entity document of theirs."""
-        if answer is None:
-            return None
-        commit = parse_commit(answer, now=now, indexed=self._schemas.malformed_kinds)
-        if not isinstance(commit, Commit) or commit.kind is not Kind.ENTITY or commit.author != owner:
-            return None
-        assert commit.domain is not None
-        standing = EntityStanding.ANSWERED if check_commit(commit) else EntityStanding.PROVEN
-        return EntityPut(owner, commit.domain, commit.created_at, commit.cdid, commit.signed, standing)
 
     # --- enactments
 
@@ -253,3 +242,15 @@ class Residents:
             if fetched.step is not Step.FORWARD:
                 return  # the end, or an instant of one person's that holds more than a page
             asked = fetched.next
+
+
+def entity_in(answer: bytes | None, owner: str, *, schemas: Schemas, now: datetime) -> EntityPut | None:
+    """What the seed's answer says of a person; None when it is no entity document of theirs."""
+    if answer is None:
+        return None
+    commit = parse_commit(answer, now=now, indexed=schemas.malformed_kinds)
+    if not isinstance(commit, Commit) or commit.kind is not Kind.ENTITY or commit.author != owner:
+        return None
+    assert commit.domain is not None
+    standing = EntityStanding.ANSWERED if check_commit(commit) else EntityStanding.PROVEN
+    return EntityPut(owner, commit.domain, commit.created_at, commit.cdid, commit.signed, standing)

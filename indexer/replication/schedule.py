@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from indexer.mirror.servers import Servers
     from indexer.replication.feeds import Feeds
     from indexer.replication.follower import Ended, Follower
+    from indexer.replication.moving import Moving
 
 log = structlog.get_logger(__name__)
 
@@ -84,6 +85,7 @@ class Schedule:
         metrics: ScheduleMetrics,
         clock: Callable[[], datetime],
         discover: Callable[[list[str]], Awaitable[object]],
+        moving: Moving,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
         holder: str | None = None,
@@ -93,6 +95,7 @@ class Schedule:
         `holder` names this process in leases.
         """
         self._discover = discover
+        self._moving = moving
         self._follower = follower
         self._feeds = feeds
         self._servers = servers
@@ -104,7 +107,7 @@ class Schedule:
         self._holder = holder or uuid.uuid4().hex
         self._at_work: dict[Lease, asyncio.Task[bool]] = {}
         self._goes_on: set[str] = set()
-        """Servers whose last run, in this process, was ended by its page limit."""
+        """Servers whose last run, in this process, moved the cursor and did not drain the feed."""
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -249,8 +252,15 @@ class Schedule:
             await self._store_end(begun, ended, lease)
         except PeerError as error:
             await self._store_failure(state, error, lease)
+            await self._go_on_later(state)
             return error.failure is FailureClass.RATE_LIMITED
         return True
+
+    async def _go_on_later(self, before: FeedState) -> None:
+        """A run that failed past the overlap goes on where it stood: else a small limit is spent on it."""
+        after = await self._servers.state_of(before.domain)
+        if after is not None and after.cursor != before.cursor:
+            self._goes_on.add(before.domain)
 
     async def _set_aside(self, lease: Lease, state: ServerState, why: str) -> None:
         now = self._clock()
@@ -263,7 +273,7 @@ class Schedule:
     async def _endpoints(self, state: FeedState, lease: Lease) -> dict[str, str] | None:
         """The server's endpoints, from its own well-known where that was read too long ago.
 
-        None when the server is not to be followed: it is of another layer, or another server's alias.
+        None when the server is not to be followed: of another layer, another server's alias, or moved away.
         """
         now = self._clock()
         fresh = (
@@ -273,7 +283,13 @@ class Schedule:
         )
         if fresh:
             return dict(state.endpoints)
-        well_known = await self._feeds.well_known(state.domain)
+        try:
+            well_known = await self._feeds.well_known(state.domain)
+        except PeerError as error:
+            if await self._moving.has_moved(state, error, lease, now=now):
+                self.wake()
+                return None
+            raise
         if well_known.domain != state.domain:
             await self._meet_alias(state, well_known.domain)
             return None

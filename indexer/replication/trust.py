@@ -173,23 +173,28 @@ class Judging:
 
     def _take_entity(self, position: int, commit: Commit, fault: ProofFault | None) -> None:
         assert commit.domain is not None
+        domain = self._now(commit.domain)
         known = self._homes.get(commit.author)
         standing = EntityStanding.PROVEN
         if fault is not None:
-            if self._strict or not self._may_claim(commit.domain, known):
+            if self._strict or not self._may_claim(domain, known):
                 self._refused[position] = (
                     _refusal(fault, strict=True) if self._strict else Refusal.UNPROVEN_ENTITY
                 )
                 return
             standing = EntityStanding.CLAIMED
-        home = Home(commit.domain, standing, commit.created_at, commit.cdid)
+        home = Home(domain, standing, commit.created_at, commit.cdid)
         if known is not None and home.order <= known.order:
             return
         self._homes[commit.author] = home
         self._told.setdefault(commit.author, []).append((position, home))
         self._entities[position] = EntityPut(
-            commit.author, commit.domain, commit.created_at, commit.cdid, commit.signed, standing
+            commit.author, domain, commit.created_at, commit.cdid, commit.signed, standing
         )
+
+    def _now(self, domain: str) -> str:
+        """Where a domain is now: itself, unless it has moved."""
+        return self._facts.moved.get(domain, domain)
 
     def _may_claim(self, domain: str, known: Home | None) -> bool:
         """Whether a server may claim a person without a proof: nobody else has, and nothing is sure."""
@@ -202,7 +207,7 @@ class Judging:
     def _authority(self, position: int, owner: str) -> _Authority:
         """Whether the server has the say about an owner, as known at this row."""
         source = self._facts.source
-        if owner == source or (self._facts.csid is not None and owner == self._facts.csid):
+        if self._now(owner) == source or (self._facts.csid is not None and owner == self._facts.csid):
             return _Authority.YES
         if not is_ccid(owner):
             return _Authority.NO

@@ -82,6 +82,26 @@ class PageWriter:
         """
         return await self._write(rows, source, None, behind=len(rows), now=now)
 
+    async def write_one(self, commit: Commit, source: str, *, now: datetime) -> Changes:
+        """Apply one document that was asked for by hand, as a row that was read before.
+
+        It is judged like any other. What is refused, or waits for another document, is told to who asked and
+        neither counted nor kept. Raises `StoreUnavailable`.
+        """
+
+        async def work(connection: Connection) -> Changes:
+            await self._lock(connection, [commit])
+            return await self._apply(connection, [commit], source, behind=1, now=now, by_hand=True)
+
+        try:
+            changes = await self._database.transaction("apply_one", work)
+        except REFUSED as error:
+            log.warning("PostgreSQL refuses a document", server=source, why=describe(error))
+            letter = dead_letter(commit, MalformedKind.COMMIT, Reason.NOT_STORABLE)
+            return Changes(source=source, dead_letters=[letter])
+        self._on_marked()
+        return changes
+
     async def settle(self, entity: EntityPut, source: str, *, now: datetime) -> Mapping[str, int]:
         """Store where a person lives, as found out, and what follows; returns what was withdrawn, by server.
 
@@ -173,7 +193,14 @@ class PageWriter:
         await lock_owners(connection, wanted)
 
     async def _apply(
-        self, connection: Connection, rows: Sequence[Row], source: str, *, behind: int, now: datetime
+        self,
+        connection: Connection,
+        rows: Sequence[Row],
+        source: str,
+        *,
+        behind: int,
+        now: datetime,
+        by_hand: bool = False,
     ) -> Changes:
         judgement = None
         homes = None
@@ -186,7 +213,8 @@ class PageWriter:
         changes = plan(
             rows, context, source=source, behind=behind, schemas=self._schemas, judgement=judgement
         )
-        await apply_changes(connection, changes, indexed_schemas=self._indexed, now=now)
+        applied = replace(changes, dead_letters=[], waiting=[]) if by_hand else changes
+        await apply_changes(connection, applied, indexed_schemas=self._indexed, now=now)
         return changes
 
     async def _apply_row(

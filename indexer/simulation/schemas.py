@@ -24,7 +24,6 @@ LIKE = "https://schema.concrnt.world/a/like.json"
 REACTION = "https://schema.concrnt.world/a/reaction.json"
 REPLY_ASSOCIATION = "https://schema.concrnt.world/a/reply.json"
 REROUTE_ASSOCIATION = "https://schema.concrnt.world/a/reroute.json"
-MENTION = "https://schema.concrnt.world/a/mention.json"
 
 LIST = "https://schema.concrnt.world/utils/list.json"
 """A record that no index asks for: people's own lists of communities."""

@@ -11,6 +11,7 @@ import httpx
 from fastapi import FastAPI
 
 from indexer.api import examples
+from indexer.api.crawl import IndexedDocument
 from indexer.api.internal import Check, make_internal_app
 from indexer.api.public import make_public_app
 from indexer.api.serving import Listener, serve
@@ -186,6 +187,21 @@ class FakeRanking:
 
 
 @dataclass
+class FakeCrawler:
+    """Indexes whatever it is asked for, and remembers it; unless a test says what it raises."""
+
+    trouble: Trouble = field(default_factory=Trouble)
+    asked: list[str] = field(default_factory=list)
+
+    async def crawl(self, ccfs: str) -> IndexedDocument:
+        self.asked.append(ccfs)
+        await self.trouble.meet()
+        return IndexedDocument(
+            "post", examples.MARKDOWN_SCHEMA, examples.POST_KEY, examples.POST_KEY, ccfs, examples.FQDN
+        )
+
+
+@dataclass
 class Served:
     """A served application with everything that it was made from."""
 
@@ -196,6 +212,7 @@ class Served:
     mirror: FakeMirror
     metrics: Metrics
     ranking: FakeRanking = field(default_factory=FakeRanking)
+    crawler: FakeCrawler = field(default_factory=FakeCrawler)
 
     async def get(self, path: str, **parameters: str | int) -> httpx.Response:
         return await self.client.get(path, params=parameters or None)
@@ -225,13 +242,21 @@ class Served:
 async def served_public(**options: Any) -> AsyncIterator[Served]:
     """Serve a public application; ``options`` go to ``make_public_app``."""
     engine, mirror, metrics, ranking = FakeEngine(), FakeMirror(), Metrics(VERSION), FakeRanking()
+    crawler = FakeCrawler()
     engine.reset()
     settings = {"unavailable": (DatabaseAwayError,), **options}
     app = make_public_app(
-        engine=engine, ranking=ranking, statistics=mirror, metrics=metrics, version=VERSION, **settings
+        engine=engine,
+        ranking=ranking,
+        statistics=mirror,
+        crawler=crawler,
+        metrics=metrics,
+        version=VERSION,
+        **settings,
     )
     async with serving(app, engine, mirror, metrics) as served:
         served.ranking = ranking
+        served.crawler = crawler
         yield served
 
 

@@ -25,7 +25,7 @@ def api_url() -> Iterator[str]:
     started, stop = threading.Event(), threading.Event()
 
     async def run() -> None:
-        async with served_public() as served:
+        async with served_public(crawls_per_minute=100_000) as served:
             url.append(served.listener.url)
             started.set()
             await asyncio.to_thread(stop.wait)
@@ -45,19 +45,21 @@ def api_schema(api_url: str) -> schemathesis.BaseSchema:
 
 SEARCHES = [*(kind.path for kind in SEARCH_KINDS), "/api/v1/search", "/api/v1/suggest"]
 WITHOUT_PARAMETERS = ["/api/v1/stats", "/health"]
+CRAWL = "/api/v1/crawl/ccfs"
 TRIALS = [
-    *((path, mode) for path in SEARCHES for mode in GenerationMode),
-    *((path, GenerationMode.POSITIVE) for path in WITHOUT_PARAMETERS),  # nothing there can be wrong
+    *((path, "GET", mode) for path in SEARCHES for mode in GenerationMode),
+    *((path, "GET", GenerationMode.POSITIVE) for path in WITHOUT_PARAMETERS),  # nothing there can be wrong
+    *((CRAWL, "POST", mode) for mode in GenerationMode),
 ]
 
 
 # schemathesis's own pytest integration needs an attribute that current pytest no longer has.
-@pytest.mark.parametrize(("path", "mode"), TRIALS)
+@pytest.mark.parametrize(("path", "method", "mode"), TRIALS)
 def test_what_is_documented_is_what_happens(
-    api_schema: schemathesis.BaseSchema, path: str, mode: GenerationMode
+    api_schema: schemathesis.BaseSchema, path: str, method: str, mode: GenerationMode
 ) -> None:
     """Statuses, content types, schemas of answers, refusals: nothing is found."""
-    operation = api_schema[path]["GET"]
+    operation = api_schema[path][method]
 
     @given(case=operation.as_strategy(mode))
     @settings(
@@ -81,4 +83,4 @@ def test_what_is_documented_is_what_happens(
 
 def test_every_operation_is_tried(api_schema: schemathesis.BaseSchema) -> None:
     """No path of the document is left out above."""
-    assert set(api_schema) == {*SEARCHES, *WITHOUT_PARAMETERS}
+    assert set(api_schema) == {*SEARCHES, *WITHOUT_PARAMETERS, CRAWL}

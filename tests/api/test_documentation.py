@@ -48,7 +48,7 @@ async def test_every_operation_is_described(openapi: Any) -> None:
     """All paths that are due, and nothing that is not built."""
     assert set(openapi["paths"]) == {
         *(kind.path for kind in SEARCH_KINDS),
-        *("/api/v1/search", "/api/v1/suggest", "/api/v1/stats", "/health"),
+        *("/api/v1/search", "/api/v1/suggest", "/api/v1/crawl/ccfs", "/api/v1/stats", "/health"),
     }
     assert openapi["info"]["version"] == VERSION
     assert openapi["servers"] == [{"url": "https://search.example"}]
@@ -59,6 +59,9 @@ async def test_every_parameter_and_answer_has_an_example(openapi: Any) -> None:
     for methods in openapi["paths"].values():
         for operation in methods.values():
             assert all("example" in parameter for parameter in operation.get("parameters", []))
+            assert all(
+                "example" in body for body in operation.get("requestBody", {}).get("content", {}).values()
+            )
             for status, answer in operation["responses"].items():
                 assert "example" in answer["content"]["application/json"], status
             assert "422" not in operation["responses"]
@@ -119,8 +122,10 @@ async def test_the_page_lists_every_operation_with_a_form(api: Served, openapi: 
     text = (await api.get("/docs")).text
     for path, methods in openapi["paths"].items():
         assert f'data-path="{path}"' in text
-        for parameter in methods["get"].get("parameters", []):
+        for parameter in methods.get("get", {}).get("parameters", []):
             assert f'name="{parameter["name"]}"' in text
+    assert 'data-method="POST"' in text
+    assert 'name="ccfs"' in text
     assert 'data-public-url="https://search.example"' in text
 
 

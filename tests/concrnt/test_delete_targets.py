@@ -107,4 +107,3 @@ def test_covering_agrees_with_a_model_on_lists_of_steps(
     same = key == base
     expected = {Scope.KEY: same, Scope.BELOW: below, Scope.TREE: same or below}[scope]
     assert target.covers(compose_key("o", *key)) == expected
-    assert parse_delete_target(target.canonical) == target

@@ -8,7 +8,6 @@ from indexer.concrnt.identifiers import (
     MalformedName,
     canonical_fqdn,
     is_ccid,
-    is_ckid,
     is_csid,
     is_domain_owner,
     is_fqdn,
@@ -21,9 +20,7 @@ def test_ids_are_told_apart_by_form_only() -> None:
     """Forty-two letters and digits with the right prefix: bech32 is not asked for."""
     assert is_ccid(ALICE)
     assert is_csid("ccs" + "0" * 39)
-    assert is_ckid("cck" + "0" * 39)
     assert not is_csid(ALICE)
-    assert not is_ckid(ALICE)
     assert not is_ccid("ccs" + "0" * 39)
 
 

@@ -17,7 +17,8 @@ from indexer.operate import (
     retry_dead_letters,
     show_dead_letter,
 )
-from indexer.simulation.scripted import ALICE, ALPHA, BETA, post, post_key
+from indexer.replication.trust import TrustMode
+from indexer.simulation.scripted import ALICE, ALPHA, BETA, community, community_key, post, post_key
 from tests.replication.stage import NOW, open_mirror
 
 pytestmark = pytest.mark.anyio
@@ -79,3 +80,19 @@ async def test_a_dead_letter_that_is_accepted_today_is_applied_and_dropped(datab
             await show_dead_letter(settings, 1)
         with pytest.raises(ExpectedError):
             await change_server(settings, "pause", "unknown.example")
+
+
+async def test_what_trust_refused_is_refused_again(database_url: str) -> None:
+    """A retry judges as feeds are judged; the letter stays, and is counted once."""
+    settings = load_settings(None, {"INDEXER_BACKENDS__POSTGRES_DSN": database_url})
+    async with open_mirror(database_url, TrustMode.AUTHORITY) as mirror:
+        await mirror.write(BETA, [community(ALPHA, "cats", author=ALICE, name="偽物 😀")])
+        for _ in range(2):
+            assert await retry_dead_letters(settings, None, None) == {"retried": 1, "applied": 0}
+        assert await mirror.keys() == set()
+        everybody = load_settings(
+            None, {"INDEXER_BACKENDS__POSTGRES_DSN": database_url, "INDEXER_TRUST__MODE": "off"}
+        )
+        assert await mirror.rows("select rejected from mirror.servers") == [{"rejected": 1}]
+        assert await retry_dead_letters(everybody, None, None) == {"retried": 1, "applied": 1}
+        assert await mirror.value(community_key(ALPHA, "cats")) == {"name": "偽物 😀"}

@@ -8,11 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from indexer.concrnt.client import PeerClient
+from indexer.mirror.moves import Moves
 from indexer.mirror.statistics import ServerReport, server_reports
 from indexer.mirror.trust import OpenQuestions
 from indexer.replication.discovery import Discovery, DiscoverySettings
 from indexer.replication.feeds import Feeds
 from indexer.replication.follower import Follower, FollowerSettings
+from indexer.replication.moving import Moving
 from indexer.replication.proving import FetchedDocuments
 from indexer.replication.residents import Residents
 from indexer.replication.schedule import Schedule, ScheduleSettings
@@ -182,6 +184,7 @@ async def stage(
             metrics=counts,
             clock=clock,
             discover=discovery.add,
+            moving=Moving(feeds, Moves(mirror.database, indexed_schemas=SCHEMAS.indexed), layer=layer),
         )
         residents = Residents(
             feeds,

@@ -47,7 +47,7 @@ class Mirror:
             "truncate mirror.records, mirror.retired, mirror.tombstones, mirror.acks, mirror.entities,"
             " mirror.provisional_acks, mirror.unresolved, mirror.set_aside, mirror.waiting,"
             " mirror.rejected_later, mirror.dead_letters, mirror.projection_queue,"
-            " mirror.cursors, mirror.servers restart identity"
+            " mirror.moves, mirror.cursors, mirror.servers restart identity"
         )
 
     async def write(self, source: str, commits: Sequence[bytes], *, behind: int = 0) -> Changes:

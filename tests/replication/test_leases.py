@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +16,9 @@ from indexer.simulation.faults import Endpoint
 from indexer.simulation.scripted import ALICE, ALPHA, BETA, post
 from tests.replication.network import stage
 from tests.replication.stage import NOW, SCHEMAS, Mirror, open_mirror
+
+if TYPE_CHECKING:
+    from indexer.simulation.wire import Reply, Request
 
 pytestmark = pytest.mark.anyio
 
@@ -139,3 +143,33 @@ async def test_a_busy_server_is_polled_often_and_a_quiet_one_rarely(database_url
             waits.append((await on.report(ALPHA)).next_poll_at - on.clock.now)
         for wait, due in zip(waits, (15, 30, 60, 120, 15, 30), strict=True):
             assert abs(wait.total_seconds() - due) <= due * 0.1
+
+
+async def test_a_server_that_says_how_much_it_allows_has_room_left_for_others(database_url: str) -> None:
+    """Pages are read until a quarter of its limit is left, then again when it is set back; no failure."""
+    left = 8
+
+    def limited(_: Request, honest: Reply) -> Reply:
+        nonlocal left
+        left -= 1
+        return honest.with_headers(ratelimit_limit="8", ratelimit_remaining=str(left), ratelimit_reset="60")
+
+    async with stage(database_url, page_limit=1) as on:
+        await on.discovery.run()
+        for number in range(8):
+            on[ALPHA].receive(f"2025-03-01T00:00:0{number}Z", post(ALICE, str(number), "x"))
+        on[ALPHA].faults.always(limited, on=Endpoint.REPLICATION)
+        await on.follow(ALPHA)
+        report = await on.report(ALPHA)
+        assert (report.state, report.failure_class, report.consecutive_failures) == (
+            "waiting",
+            "rate_limited",
+            0,
+        )
+        assert report.next_poll_at - on.clock.now >= timedelta(seconds=59)
+        assert (left, len(on.asked(ALPHA))) == (2, 6)
+        left = 8
+        await on.follow(ALPHA, after=timedelta(seconds=61))
+        assert len(await on.mirror.keys()) == 8
+        assert (await on.report(ALPHA)).state == "following"
+        assert len(on.asked(ALPHA)) == 8, "it goes on where it stood"

@@ -4,12 +4,26 @@ const here = new URL(".", location.href);
 const base = document.body.dataset.publicUrl || here.href.replace(/\/$/, "");
 document.querySelector("[data-base]").textContent = base;
 
-function target(form) {
-  const query = [...new FormData(form)]
+function fields(form) {
+  return [...new FormData(form)]
     .filter(([, value]) => value !== "")
     .map(([name, value]) => name + "=" + encodeURIComponent(value.toWellFormed ? value.toWellFormed() : value).replace(/'/g, "%27"))
     .join("&");
+}
+
+function target(form) {
+  const query = form.dataset.method === "GET" ? fields(form) : "";
   return form.dataset.path.slice(1) + (query ? "?" + query : "");
+}
+
+function options(form) {
+  if (form.dataset.method === "GET") return {};
+  return { method: form.dataset.method, headers: { "Content-Type": "application/x-www-form-urlencoded" }, body: fields(form) };
+}
+
+function command(form) {
+  const body = form.dataset.method === "GET" ? "" : "-d '" + fields(form) + "' ";
+  return "curl " + body + "'" + base + "/" + target(form) + "'";
 }
 
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null/g;
@@ -34,7 +48,7 @@ async function send(form) {
   button.disabled = true;
   const began = performance.now();
   try {
-    const response = await fetch(new URL(target(form), here));
+    const response = await fetch(new URL(target(form), here), options(form));
     const text = await response.text();
     part("status").textContent = response.status;
     part("status").className = "status s" + String(response.status)[0];
@@ -55,7 +69,7 @@ async function send(form) {
 
 for (const form of document.querySelectorAll("form")) {
   const curl = form.querySelector("[data-curl]");
-  const show = () => { curl.textContent = "curl '" + base + "/" + target(form) + "'"; };
+  const show = () => { curl.textContent = command(form); };
   form.addEventListener("input", show);
   form.addEventListener("submit", (event) => { event.preventDefault(); send(form); });
   const copy = form.querySelector("[data-copy]");

@@ -165,11 +165,13 @@ on conflict (acker, ackee, schema, source) do update set
 where excluded.created_at > a.created_at
 
 -- name: put_entities
--- Where people live; the surer document wins, of equally sure ones the newest.
+-- Where people live; the surer document wins, of equally sure ones the newest. A domain that moved is where it moved to.
 insert into mirror.entities as e (ccid, domain, created_at, cdid, source, signed, standing)
-select * from unnest(
+select t.ccid, coalesce(m.new, t.domain), t.created_at, t.cdid, t.source, t.signed, t.standing
+from unnest(
   $1::text[], $2::text[], $3::timestamptz[], $4::text[], $5::text[], $6::text[], $7::smallint[]
-)
+) as t (ccid, domain, created_at, cdid, source, signed, standing)
+left join mirror.moves m on m.old = t.domain
 on conflict (ccid) do update set
   domain = excluded.domain, created_at = excluded.created_at,
   cdid = excluded.cdid, source = excluded.source, signed = excluded.signed, standing = excluded.standing

@@ -19,6 +19,7 @@ with recent as (
   left join recent r on r.parent = n.parent
   where not exists (select from mirror.aliases a where a.alias = n.domain and a.seen_at > $3)
     and not exists (select from mirror.servers s where s.domain = n.domain)
+    and not exists (select from mirror.moves m where m.old = n.domain)
 )
 insert into mirror.servers (domain, discovered_at, next_poll_at)
 select domain, $2, $2 from fresh where place <= $5 order by position limit $4
@@ -111,7 +112,7 @@ where state <> 'paused' and domain <> all($1::text[])
 -- name: feed_state
 -- Where a server's feed stands, and what the server said of itself.
 select
-  s.domain, s.layer, s.endpoints, s.last_seen_at, s.state, s.consecutive_failures, s.failing_since,
+  s.domain, s.csid, s.layer, s.endpoints, s.last_seen_at, s.state, s.consecutive_failures, s.failing_since,
   s.poll_seconds, c.cursor, c.cursor_ns,
   coalesce(c.seen, '{}') as seen, c.replay_until_ns, c.replayed_at,
   coalesce(c.replay_owed, false) as replay_owed

@@ -1,0 +1,33 @@
+"""`crawl URI`: one document, fetched and indexed by hand."""
+
+from typing import Annotated
+
+import typer
+
+from indexer.cli.options import AsJSON, ConfigFile, load_settings
+from indexer.cli.output import print_json
+
+
+def crawl(
+    uri: Annotated[
+        str,
+        typer.Argument(metavar="URI", help="The document: ccfs://OWNER/concrnt/CDID.", show_default=False),
+    ],
+    file: ConfigFile = None,
+    *,
+    as_json: AsJSON = False,
+) -> None:
+    """Fetch one document from its owner's server and index it, under the same rules as what is followed.
+
+    With --json: what /api/v1/crawl/ccfs answers.
+    """
+    settings = load_settings(file)
+    from indexer.cli.running import run  # noqa: PLC0415 - `--help` does without it
+    from indexer.operate import crawl_document  # noqa: PLC0415
+
+    answer = run(crawl_document(settings, uri))
+    if as_json:
+        print_json(answer)
+        return
+    result = answer["result"]
+    typer.echo(f"{result['cckv']}: {result['kind']}, fetched from {result['sourceServer']}")

@@ -1,0 +1,146 @@
+"""A server moves to another domain: one transaction carries over whatever the old domain owned.
+
+Cursor, records' source, deletes, follows, homes, counts, dead letters: afterwards the new domain is what the
+old one was, and the old one is remembered as a name of it (`mirror.moves`), never followed again, and never
+discovered again. What was said provisionally is not carried: the new server has to say it in its own log.
+Whoever is at work on either of the two loses its lease. A crash leaves all of it or nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from indexer.mirror.servers import check_lease
+from indexer.statements import load
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
+
+    import asyncpg
+
+    from indexer.mirror.database import Connection, Database
+    from indexer.mirror.servers import Lease
+
+_SQL = load("indexer.mirror", "queries/moves.sql")
+_SERVERS_SQL = load("indexer.mirror", "queries/servers.sql")
+_CARRIED = (
+    *("carry_acks", "carry_tombstones", "carry_entities", "carry_questions", "carry_waiting"),
+    *("carry_aliases", "carry_moves"),
+)
+_HISTORY = ("carry_counts", "carry_rejected_later", "carry_dead_letters")
+_DROPPED = (
+    *("drop_set_aside", "drop_waiting", "drop_dead_letters", "drop_rejected_later", "drop_cursor"),
+    "drop_server",
+)
+
+
+class MoveRefusal(StrEnum):
+    """Why a server does not move."""
+
+    UNKNOWN = "unknown"
+    """No server of the old name is followed."""
+    MOVED_ALREADY = "moved_already"
+    NEW_HAS_MOVED = "new_has_moved"
+    """The new domain has itself moved away, somewhere else."""
+    OTHER_LAYER = "other_layer"
+    OTHER_KEY = "other_key"
+    """The two are known by different server keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A move that was made: whether the new domain goes on from the old one's cursor."""
+
+    cursor_carried: bool
+
+
+async def moved_domains(connection: Connection, domains: Collection[str]) -> Mapping[str, str]:
+    """Which of these domains have moved, and where to."""
+    rows = await connection.fetch(_SQL["moved_of"], list(domains))
+    return {row["old"]: row["new"] for row in rows}
+
+
+class Moves:
+    """Moves of servers in one mirror."""
+
+    def __init__(self, database: Database, *, indexed_schemas: Collection[str]) -> None:
+        self._database = database
+        self._indexed = sorted(indexed_schemas)
+
+    async def move(
+        self,
+        old: str,
+        new: str,
+        *,
+        now: datetime,
+        by_operator: bool,
+        any_key: bool = False,
+        lease: Lease | None = None,
+    ) -> Moved | MoveRefusal:
+        """Let a server move. Both names are canonical and differ.
+
+        By an operator's word the old server's counts and dead letters go with it in any case; by a redirect
+        only where the new domain was not followed yet, so that nobody fills another's. `any_key` lets the two
+        be known by different keys. Raises `LeaseLostError`, `StoreUnavailable`.
+        """
+
+        async def work(connection: Connection) -> Moved | MoveRefusal:
+            await check_lease(connection, lease)
+            rows = {row["domain"]: row for row in await connection.fetch(_SQL["lock_both"], old, new)}
+            refusal = await self._refusal(connection, old, new, rows, any_key=any_key)
+            if refusal is not None:
+                return refusal
+            fresh = new not in rows or not rows[new]["has_cursor"]
+            await self._carry(connection, old, new, now, history=by_operator or fresh)
+            return Moved(cursor_carried=fresh and rows[old]["has_cursor"])
+
+        return await self._database.transaction("move_server", work)
+
+    async def _refusal(
+        self,
+        connection: Connection,
+        old: str,
+        new: str,
+        rows: Mapping[str, asyncpg.Record],
+        *,
+        any_key: bool,
+    ) -> MoveRefusal | None:
+        if old not in rows:
+            moved = await connection.fetchval(_SQL["moved_to"], old)
+            return MoveRefusal.MOVED_ALREADY if moved is not None else MoveRefusal.UNKNOWN
+        if await connection.fetchval(_SQL["moved_to"], new) not in (None, old):
+            return MoveRefusal.NEW_HAS_MOVED
+        if new in rows:
+            if _differ(rows, old, new, "layer"):
+                return MoveRefusal.OTHER_LAYER
+            if _differ(rows, old, new, "csid") and not any_key:
+                return MoveRefusal.OTHER_KEY
+        return None
+
+    async def _carry(
+        self, connection: Connection, old: str, new: str, now: datetime, *, history: bool
+    ) -> None:
+        run = connection.execute
+        await run(_SQL["undo"], old, new)
+        await run(_SQL["add_server"], old, new, now)
+        await run(_SQL["wake"], new, now)
+        await run(_SQL["carry_cursor"], old, new)
+        await run(_SQL["carry_records"], old, new, self._indexed, now)
+        await run(_SQL["withdraw_provisional"], old, new, self._indexed, now)
+        await run(_SQL["withdraw_provisional_acks"], old)
+        for name in (*_CARRIED, *(_HISTORY if history else ())):
+            await run(_SQL[name], old, new)
+        await run(_SQL["remember"], old, new, now)
+        for name in _DROPPED:
+            await run(_SQL[name], old)
+        for domain in (old, new):
+            await run(_SERVERS_SQL["mark_server"], domain, now)
+
+
+def _differ(rows: Mapping[str, asyncpg.Record], old: str, new: str, what: str) -> bool:
+    """Whether both servers have said something, and not the same."""
+    said: Sequence[str | None] = [rows[old][what], rows[new][what]]
+    return all(said) and said[0] != said[1]
