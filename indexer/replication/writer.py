@@ -115,8 +115,8 @@ class PageWriter:
             for source in sorted({domain for domain, _ in taken}):
                 texts = [text for domain, text in taken if domain == source]
                 rows = [parse_commit(text, now=now, indexed=self._schemas.malformed_kinds) for text in texts]
-                await self._lock(connection, rows)
-                changes = await self._apply(connection, rows, source, behind=len(rows), now=now)
+                wanted = await self._lock(connection, rows)
+                changes = await self._apply(connection, rows, source, wanted, behind=len(rows), now=now)
                 if changes.dead_letters:
                     await count_rejected(connection, source, len(changes.dead_letters))
             return len(taken)
@@ -138,8 +138,8 @@ class PageWriter:
         async def work(connection: Connection) -> Changes:
             if advance is not None:
                 await check_lease(connection, advance.lease)
-            await self._lock(connection, rows)
-            changes = await self._apply(connection, rows, source, behind=behind, now=now)
+            wanted = await self._lock(connection, rows)
+            changes = await self._apply(connection, rows, source, wanted, behind=behind, now=now)
             if advance is not None:
                 await self._advance(connection, advance, changes.tally)
             return changes
@@ -165,15 +165,26 @@ class PageWriter:
         self._on_marked()
         return changes
 
-    async def _lock(self, connection: Connection, rows: Sequence[Row]) -> None:
-        """Lock the owners of a page; where rows are judged also whose home or follows it tells."""
+    async def _lock(self, connection: Connection, rows: Sequence[Row]) -> Needs:
+        """Lock the owners of a page; where rows are judged also whose home or follows it tells.
+
+        Returns what the page needs to know.
+        """
         wanted = needs(rows)
         if self._trust is None:
             wanted = replace(wanted, speakers=(), settled_owners=())
         await lock_owners(connection, wanted)
+        return wanted
 
     async def _apply(
-        self, connection: Connection, rows: Sequence[Row], source: str, *, behind: int, now: datetime
+        self,
+        connection: Connection,
+        rows: Sequence[Row],
+        source: str,
+        wanted: Needs,
+        *,
+        behind: int,
+        now: datetime,
     ) -> Changes:
         judgement = None
         homes = None
@@ -182,7 +193,7 @@ class PageWriter:
             homes = judgement.sure_homes
             if judgement.settled:
                 await settle_owners(connection, judgement.settled, indexed_schemas=self._indexed, now=now)
-        context = await load_context(connection, needs(rows), homes=homes)
+        context = await load_context(connection, wanted, homes=homes)
         changes = plan(
             rows, context, source=source, behind=behind, schemas=self._schemas, judgement=judgement
         )
@@ -194,7 +205,8 @@ class PageWriter:
     ) -> Tally:
         try:
             async with connection.transaction():
-                changes = await self._apply(connection, [row], source, behind=int(read_before), now=now)
+                behind = int(read_before)
+                changes = await self._apply(connection, [row], source, needs([row]), behind=behind, now=now)
                 return changes.tally
         except REFUSED as error:
             log.warning("PostgreSQL refuses a row", server=source, why=describe(error))
