@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import Counter
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -60,7 +60,7 @@ from indexer.replication.trust import TrustMode
 from indexer.replication.writer import PageWriter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 
     from indexer.api.serving import Listener
     from indexer.config import Settings
@@ -317,9 +317,7 @@ async def open_house(settings: Settings) -> AsyncIterator[House]:
         metrics = Metrics(__version__)
         instruments = Instruments(metrics)
         peers = await stack.enter_async_context(_peers(settings, instruments))
-        judge = make_judge(settings)
-        if judge is not None:
-            stack.callback(judge.close)
+        judge = stack.enter_context(closing_judge(settings))
         house = _wire(settings, database, searching, peers, instruments, judge=judge)
         await house.projecting_engine.prepare(INDEXES)
         await house.search_engine.prepare(INDEXES)
@@ -343,6 +341,17 @@ def make_judge(settings: Settings) -> Judge | None:
     if mode is TrustMode.OFF:
         return None
     return Judge(mode, follows=frozenset(settings.crawl.ack_schemas))
+
+
+@contextmanager
+def closing_judge(settings: Settings) -> Iterator[Judge | None]:
+    """The judge of the configured mode, for as long as a command needs it."""
+    judge = make_judge(settings)
+    try:
+        yield judge
+    finally:
+        if judge is not None:
+            judge.close()
 
 
 def _wire(

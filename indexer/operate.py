@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from indexer.app import open_for_reading, schemas_of, utc_now
+from indexer.app import closing_judge, open_for_reading, schemas_of, utc_now
 from indexer.concrnt.documents import Malformed
 from indexer.errors import ExpectedError
 from indexer.mirror.operations import KeptDeadLetter, Operations
@@ -56,7 +56,8 @@ async def show_dead_letter(settings: Settings, identity: int) -> dict[str, Any]:
 async def retry_dead_letters(settings: Settings, domain: str | None, identity: int | None) -> dict[str, int]:
     """Apply dead letters again, under the rules of today; what is accepted now is no dead letter any more.
 
-    A commit that was too long to be kept whole stays where it is.
+    What trust refused is judged in the mode of today. A commit that was too long to be kept whole stays where
+    it is.
     """
     async with _operations(settings) as (operations, database):
         if identity is None:
@@ -64,12 +65,13 @@ async def retry_dead_letters(settings: Settings, domain: str | None, identity: i
         else:
             letter = await operations.dead_letter(identity)
             letters = [letter] if letter else []
-        writer = PageWriter(database, schemas=schemas_of(settings))
-        applied = 0
-        for letter in letters:
-            if await _retry(settings, writer, letter):
-                await operations.drop_dead_letter(letter.id)
-                applied += 1
+        with closing_judge(settings) as judge:
+            writer = PageWriter(database, schemas=schemas_of(settings), trust=judge)
+            applied = 0
+            for letter in letters:
+                if await _retry(settings, writer, letter):
+                    await operations.drop_dead_letter(letter.id)
+                    applied += 1
         return {"retried": len(letters), "applied": applied}
 
 

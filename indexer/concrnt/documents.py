@@ -394,5 +394,13 @@ def _malformed(raw: str | bytes, kind: MalformedKind, reason: Reason) -> Malform
     whole = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw
     # Cut before escaping: a dead letter of 16 KiB must not cost a copy of 30 MiB.
     head = whole[:MAX_DEAD_LETTER_CHARACTERS].decode("utf-8", "replace")
-    text = _NOT_PLAIN.sub(lambda match: json.dumps(match[0])[1:-1], head)
-    return Malformed(kind, reason, text[:MAX_DEAD_LETTER_CHARACTERS], hashlib.sha256(whole).digest())
+    text = dead_letter_text(head)[:MAX_DEAD_LETTER_CHARACTERS]
+    return Malformed(kind, reason, text, hashlib.sha256(whole).digest())
+
+
+def dead_letter_text(row: str) -> str:
+    """Return a row as dead letters hold it: printable ASCII, the rest as JSON's escapes.
+
+    What was JSON still says the same, and doing it again changes nothing.
+    """
+    return _NOT_PLAIN.sub(lambda match: json.dumps(match[0])[1:-1], row)

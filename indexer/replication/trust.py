@@ -79,6 +79,9 @@ class Refusal(StrEnum):
     """The document that its proof leans on is not here yet: judged again when it comes, and not counted."""
 
 
+WITHDRAWN = "withdrawn"
+"""The reason of what was accepted provisionally, of somebody who turned out to live elsewhere."""
+
 Verdict = Worth | Refusal
 
 
