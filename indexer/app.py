@@ -591,7 +591,8 @@ async def _refuse_other_schema(database: Database) -> None:
 def server_row(report: ServerReport, *, csid_shared: bool) -> dict[str, Any]:
     """One server as `servers --json` prints it (behaviour.md, section 9).
 
-    `csid_shared`: another domain claims the same server key. A claim proves nothing; both are followed.
+    `distrusted`: more than half of what its feed said, in all or of late, was rejected. `csid_shared`:
+    another domain claims the same server key. A claim proves nothing; both are followed.
     """
     return {
         "domain": report.domain,
@@ -610,6 +611,8 @@ def server_row(report: ServerReport, *, csid_shared: bool) -> dict[str, Any]:
         "commits": report.commits,
         "malformed": report.malformed,
         "rejected": report.rejected,
+        "distrusted": report.distrusted,
+        "rejectedReason": report.rejected_reason,
         "partialInstants": report.partial_instants,
         "csidShared": csid_shared,
     }
