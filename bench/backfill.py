@@ -1,11 +1,12 @@
 """How fast a network is read in: `make bench`, or `python -m bench.backfill --commits 50000 100000`.
 
 For each size: a simulated network in a process of its own, a fresh embedded PostgreSQL, and `concrnt-indexer
-up` as operators run it; the time from the start of the indexer until every commit is searchable, and the peak
-memory of its process. With `--trust off authority strict` the same network is read in each mode, in turns, so
-that what trust costs is compared within one run. In the same run the yardstick: bare upserts of the same
-commits through asyncpg, 100 a transaction, into a table with as many indexes. Machines are shared and noisy:
-compare within one run.
+up` as operators run it; the time from the start of the indexer until every commit is searchable, the peak
+memory of its process, and how long its event loop was ever held up (`watched.py`). With `--trust off
+authority strict` the same network is read in each mode, in turns and each time in another order, and what the
+others cost is told against the first: the median of the ratios of each round. In the same run the yardstick:
+bare upserts of the same commits through asyncpg, 100 a transaction, into a table with as many indexes.
+Machines are shared and noisy: compare within one run.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 import asyncpg
 import httpx
 
+from bench.watched import Stalls
 from indexer.mirror.embedded import start_embedded
 
 _PAGE = 100
@@ -41,6 +43,7 @@ class Figures:
     peak_bytes: int
     cpu_seconds: float
     documents: int
+    stalls: Stalls
 
     @property
     def per_second(self) -> float:
@@ -82,10 +85,15 @@ async def backfill(network: dict[str, object], commits: int, dsn: str, trust: st
         "INDEXER_OBSERVABILITY__LOG_LEVEL": "warning",
         "INDEXER_TRUST__MODE": trust,
     }
+    with tempfile.NamedTemporaryFile(suffix=".json") as watched:
+        return await _backfill(commits, dsn, environment, Path(watched.name))
+
+
+async def _backfill(commits: int, dsn: str, environment: dict[str, str], watched: Path) -> Figures:
     started = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-c", "from indexer.cli.main import main; main()", "up"),
+        *("-m", "bench.watched", str(watched)),
         env=environment,
         stderr=asyncio.subprocess.DEVNULL,
     )
@@ -97,7 +105,8 @@ async def backfill(network: dict[str, object], commits: int, dsn: str, trust: st
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
         await process.wait()
-    return Figures(commits, seconds, first, peak, cpu, documents)
+    stalls = Stalls(**json.loads(await asyncio.to_thread(watched.read_text)))
+    return Figures(commits, seconds, first, peak, cpu, documents, stalls)
 
 
 async def _until_searchable(dsn: str, commits: int, started: float) -> tuple[float, float, int]:
@@ -177,12 +186,14 @@ async def _measure(commits: int, repeats: int, modes: list[str]) -> None:
             figures: dict[str, list[Figures]] = {mode: [] for mode in modes}
             bare = []
             for number in range(repeats):
-                for mode in modes:
+                for mode in modes[number % len(modes) :] + modes[: number % len(modes)]:
                     dsn = await _fresh_database(server.dsn, f"bench_{mode}_{number}")
                     figures[mode].append(await backfill(network, len(rows), dsn, mode))
                 bare.append(await bare_upserts(rows, await _fresh_database(server.dsn, f"bare_{number}")))
             for mode in modes:
                 _report(mode, figures[mode], bare)
+            for mode in modes[1:]:
+                _compare(mode, figures[mode], modes[0], figures[modes[0]])
         finally:
             assert process.stdin is not None
             process.stdin.close()
@@ -208,8 +219,24 @@ def _report(mode: str, figures: list[Figures], bare: list[float]) -> None:
     print(f"  commits a second, from page 1  {steady:8,.0f}")
     print(f"  processor time of the indexer  {statistics.median(f.cpu_seconds for f in figures):8.2f} s")
     print(f"  peak memory of the indexer     {max(f.peak_bytes for f in figures) / 2**20:8.0f} MiB")
+    longest = max(f.stalls.longest_seconds for f in figures)
+    busiest = max(f.stalls.longest_busy_seconds for f in figures)
+    print(
+        f"  event loop held up at most     {longest * 1000:8.0f} ms, {busiest * 1000:.0f} ms by its own work"
+    )
+    print(f"  wake-ups over 50 ms late       {sum(f.stalls.late for f in figures):8d}")
     print(f"  bare upserts a second          {yardstick:8,.0f}")
     print(f"  share of bare upserts          {median / yardstick:8.2f}")
+
+
+def _compare(mode: str, figures: list[Figures], base: str, of_base: list[Figures]) -> None:
+    pairs = list(zip(figures, of_base, strict=True))
+    speed = [one.per_second / other.per_second for one, other in pairs]
+    cpu = [one.cpu_seconds / other.cpu_seconds for one, other in pairs]
+    print(
+        f"{mode} against {base}: speed {statistics.median(speed):.3f} ({min(speed):.3f} to {max(speed):.3f}),"
+        f" processor time {statistics.median(cpu):.3f} ({min(cpu):.3f} to {max(cpu):.3f})"
+    )
 
 
 def main() -> None:

@@ -22,7 +22,6 @@ from urllib.parse import quote
 
 import asyncpg
 
-from indexer.api.crawl import IndexedDocument
 from indexer.api.public import make_public_app
 from indexer.api.serving import serve
 from indexer.concrnt.uri import ancestors_of
@@ -39,6 +38,7 @@ from indexer.simulation.texts import Writer
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from indexer.api.crawl import IndexedDocument
     from indexer.api.statistics import Statistics
     from indexer.engines.base import Document
 

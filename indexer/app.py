@@ -12,7 +12,7 @@ import asyncio
 import time
 import uuid
 from collections import Counter
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -69,7 +69,7 @@ from indexer.replication.trust import TrustMode
 from indexer.replication.writer import PageWriter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 
     from indexer.api.serving import Listener
     from indexer.concrnt.client import OnRequest
@@ -355,9 +355,7 @@ async def open_house(settings: Settings) -> AsyncIterator[House]:
         metrics = Metrics(__version__)
         instruments = Instruments(metrics)
         peers = await stack.enter_async_context(_peers(settings, instruments))
-        judge = make_judge(settings)
-        if judge is not None:
-            stack.callback(judge.close)
+        judge = stack.enter_context(closing_judge(settings))
         house = _wire(settings, database, searching, peers, instruments, judge=judge)
         stack.push_async_callback(house.search_engine.close)
         stack.push_async_callback(house.projecting_engine.close)
@@ -409,6 +407,17 @@ def make_judge(settings: Settings) -> Judge | None:
     if mode is TrustMode.OFF:
         return None
     return Judge(mode, follows=frozenset(settings.crawl.ack_schemas))
+
+
+@contextmanager
+def closing_judge(settings: Settings) -> Iterator[Judge | None]:
+    """The judge of the configured mode, for as long as a command needs it."""
+    judge = make_judge(settings)
+    try:
+        yield judge
+    finally:
+        if judge is not None:
+            judge.close()
 
 
 def _wire(
@@ -718,7 +727,8 @@ async def _refuse_other_schema(database: Database) -> None:
 def server_row(report: ServerReport, *, csid_shared: bool) -> dict[str, Any]:
     """One server as `servers --json` prints it (behaviour.md, section 9).
 
-    `csid_shared`: another domain claims the same server key. A claim proves nothing; both are followed.
+    `distrusted`: more than half of what its feed said, in all or of late, was rejected. `csid_shared`:
+    another domain claims the same server key. A claim proves nothing; both are followed.
     """
     return {
         "domain": report.domain,
@@ -737,6 +747,8 @@ def server_row(report: ServerReport, *, csid_shared: bool) -> dict[str, Any]:
         "commits": report.commits,
         "malformed": report.malformed,
         "rejected": report.rejected,
+        "distrusted": report.distrusted,
+        "rejectedReason": report.rejected_reason,
         "partialInstants": report.partial_instants,
         "csidShared": csid_shared,
     }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from indexer.api.statistics import Statistics
 from indexer.mirror.statistics import ServerReport, server_reports, totals
 from indexer.observability.metrics import ScrapeSnapshot, ServerGauges
+from indexer.replication.trust import WITHDRAWN
 
 if TYPE_CHECKING:
     from indexer.mirror.changes import Changes
@@ -35,10 +36,12 @@ class Instruments:
         self.metrics.count_page(
             server, commits=tally.kinds, malformed=tally.malformed, rejected=tally.rejected
         )
+        for other, number in changes.withdrawn.items():
+            self.rejected_later(other, WITHDRAWN, number)
 
-    def withdrawn(self, server: str, number: int) -> None:
-        """What a server said of people who live elsewhere was withdrawn."""
-        self.metrics.replication_rejected.labels(server, "withdrawn").inc(number)
+    def rejected_later(self, server: str, reason: str, number: int) -> None:
+        """What a server said was rejected or withdrawn after its page had been applied."""
+        self.metrics.replication_rejected.labels(server, reason).inc(number)
 
     def request(self, server: str, result: str) -> None:
         """A request to a feed ended."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from indexer.api.crawl import IndexedDocument, crawl_answer
 from indexer.app import (
-    make_judge,
+    closing_judge,
     make_manual_crawl,
     make_peers,
     open_for_reading,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from indexer.config import Settings
     from indexer.mirror.database import Database
-    from indexer.replication.judge import Judge
 
 _REFUSALS = {
     "pause": "is not known",
@@ -83,7 +82,7 @@ async def crawl_document(settings: Settings, uri: str) -> dict[str, Any]:
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(open_for_reading(settings))
         peers = await stack.enter_async_context(make_peers(settings))
-        judge = await stack.enter_async_context(_judging(settings))
+        judge = stack.enter_context(closing_judge(settings))
         writer = PageWriter(database, schemas=schemas_of(settings), trust=judge)
         try:
             done = await make_manual_crawl(settings, database, Feeds(peers), writer, judge).crawl(uri)
@@ -112,20 +111,22 @@ async def show_dead_letter(settings: Settings, identity: int) -> dict[str, Any]:
 async def retry_dead_letters(settings: Settings, domain: str | None, identity: int | None) -> dict[str, int]:
     """Apply dead letters again, under the rules of today; what is accepted now is no dead letter any more.
 
-    A commit that was too long to be kept whole stays where it is.
+    What trust refused is judged in the mode of today. A commit that was too long to be kept whole stays where
+    it is.
     """
-    async with _operations(settings) as (operations, database), _judging(settings) as judge:
+    async with _operations(settings) as (operations, database):
         if identity is None:
             letters = await operations.dead_letters_to_retry(domain)
         else:
             letter = await operations.dead_letter(identity)
             letters = [letter] if letter else []
-        writer = PageWriter(database, schemas=schemas_of(settings), trust=judge)
-        applied = 0
-        for letter in letters:
-            if await _retry(settings, writer, letter):
-                await operations.drop_dead_letter(letter.id)
-                applied += 1
+        with closing_judge(settings) as judge:
+            writer = PageWriter(database, schemas=schemas_of(settings), trust=judge)
+            applied = 0
+            for letter in letters:
+                if await _retry(settings, writer, letter):
+                    await operations.drop_dead_letter(letter.id)
+                    applied += 1
         return {"retried": len(letters), "applied": applied}
 
 
@@ -154,17 +155,6 @@ def _row(letter: KeptDeadLetter) -> dict[str, Any]:
         "seenAt": letter.seen_at,
         "commit": letter.commit,
     }
-
-
-@asynccontextmanager
-async def _judging(settings: Settings) -> AsyncIterator[Judge | None]:
-    """Who judges what is applied by hand; what others were refused is refused here too."""
-    judge = make_judge(settings)
-    try:
-        yield judge
-    finally:
-        if judge is not None:
-            judge.close()
 
 
 @asynccontextmanager

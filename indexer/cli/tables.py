@@ -17,6 +17,11 @@ _STATE_STYLES = {
     "log_went_back": "red",
     "clock_ahead": "red",
 }
+_DISTRUSTED = " DISTRUSTED "
+_DISTRUSTED_MEANS = (
+    "DISTRUSTED: more than half of what this server's feed says, in all or of late, is rejected, and changes"
+    " nothing; `concrnt-indexer dead-letters list --server DOMAIN` shows what it tried"
+)
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
@@ -64,8 +69,14 @@ def statistics_tables(statistics: Mapping[str, Any]) -> list[Table]:
 
 
 def servers_table(rows: Sequence[Mapping[str, Any]], *, now: datetime) -> Table:
-    """Return one row a server; errors are cut, times are told from `now`."""
-    table = _table(caption=None if rows else "no server is known yet")
+    """Return one row a server; errors are cut, times are told from `now`.
+
+    A server of which most was rejected is marked with a word, which the caption explains.
+    """
+    caption = None if rows else "no server is known yet"
+    if any(row["distrusted"] for row in rows):
+        caption = _DISTRUSTED_MEANS
+    table = _table(caption=caption)
     table.add_column("domain", overflow="fold", ratio=4)
     table.add_column("state, last error", overflow="fold", ratio=5)
     table.add_column("caught\nup")
@@ -99,9 +110,17 @@ def dead_letters_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 def _state_text(row: Mapping[str, Any]) -> Text:
     state = str(row["state"])
     text = Text(state, style=_STATE_STYLES.get(state, ""))
+    if row["distrusted"]:
+        text.append(f"\n{_DISTRUSTED}", style="bold white on red")
+        text.append(f"\n{_share_text(row)}", style="red")
     if row["lastError"] and (row["failureClass"] or state not in ("following", "backfilling")):
         text.append(f"\n{_error_text(str(row['lastError']), row['failureClass'])}", style="dim")
     return text
+
+
+def _share_text(row: Mapping[str, Any]) -> str:
+    share = f"{row['rejected'] / max(row['commits'], row['rejected'], 1):.0%}"
+    return f"{share} {row['rejectedReason'] or 'rejected'}"
 
 
 def _error_text(error: str, failure: object) -> str:

@@ -71,7 +71,6 @@ __all__ = [
     "Proof",
     "Reason",
     "parse_commit",
-    "plain_text",
 ]
 
 REFERENCE_SCHEMA: Final = "https://schema.concrnt.net/reference.json"
@@ -393,13 +392,13 @@ def _malformed(raw: str | bytes, kind: MalformedKind, reason: Reason) -> Malform
     whole = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw
     # Cut before escaping: a dead letter of 16 KiB must not cost a copy of 30 MiB.
     head = whole[:MAX_DEAD_LETTER_CHARACTERS].decode("utf-8", "replace")
-    return Malformed(kind, reason, plain_text(head), hashlib.sha256(whole).digest())
+    text = dead_letter_text(head)[:MAX_DEAD_LETTER_CHARACTERS]
+    return Malformed(kind, reason, text, hashlib.sha256(whole).digest())
 
 
-def plain_text(text: str) -> str:
-    """The text of a dead letter: printable ASCII, the rest as JSON's escapes, at most 16 KiB.
+def dead_letter_text(row: str) -> str:
+    """Return a row as dead letters hold it: printable ASCII, the rest as JSON's escapes.
 
-    JSON text stays the same JSON.
+    What was JSON still says the same, and doing it again changes nothing.
     """
-    head = text[:MAX_DEAD_LETTER_CHARACTERS]
-    return _NOT_PLAIN.sub(lambda match: json.dumps(match[0])[1:-1], head)[:MAX_DEAD_LETTER_CHARACTERS]
+    return _NOT_PLAIN.sub(lambda match: json.dumps(match[0])[1:-1], row)

@@ -4,12 +4,16 @@ An *address* is the 20 bytes ``ripemd160(sha256(compressed public key))``; a CCI
 bech32 text under the prefix ``con``, ``ccs`` or ``cck``. A *signature* is 65 bytes, r ‖ s ‖ v with v = 0 or
 1, in hex, over the keccak256 of the document string's UTF-8 bytes.
 
-Pure Python bech32 costs as much as recovering a key does: compare addresses (bytes), and decode an id once.
+Pure Python bech32 costs as much as recovering a key does. Its checksum is linear: that of an address is the
+exclusive or of one table entry a character, and the library makes the tables (:func:`_checksum_tables`).
+Signatures met lately are not recovered again: a derived follow embeds another commit, a reference leans on
+one.
 """
 
 import hashlib
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, Self
 
 import bech32
@@ -21,7 +25,14 @@ CCID_PREFIX: Final = "con"
 CSID_PREFIX: Final = "ccs"
 CKID_PREFIX: Final = "cck"
 
+_PREFIXES: Final = frozenset({CCID_PREFIX, CSID_PREFIX, CKID_PREFIX})
 _ADDRESS_BYTES: Final = 20
+_ADDRESS_WORDS: Final = 32
+_CHECKSUM_BITS: Final = 30
+_CHECKSUM_MASK: Final = 2**_CHECKSUM_BITS - 1
+_KEY_ID = re.compile(rf"[a-z]{{3}}1[{bech32.CHARSET}]{{38}}")
+_VALUES: Final = str.maketrans({character: chr(value) for value, character in enumerate(bech32.CHARSET)})
+_REMEMBERED_SIGNATURES: Final = 16_384
 _SIGNATURE = re.compile(r"[0-9a-fA-F]{128}0[01]")
 _SEED_DOMAIN: Final = b"concrnt-indexer key seed\x00"
 
@@ -112,13 +123,39 @@ def decode_address(key_id: str) -> bytes:
         MalformedAddress: no bech32 of 20 bytes under one of the three prefixes, as ids of old data may be.
 
     """
-    prefix, words = bech32.bech32_decode(key_id)
-    if prefix not in {CCID_PREFIX, CSID_PREFIX, CKID_PREFIX} or words is None or key_id != key_id.lower():
+    prefix = key_id[: len(CCID_PREFIX)]
+    if prefix not in _PREFIXES or _KEY_ID.fullmatch(key_id) is None:
         raise MalformedAddress("not a key id in bech32")
-    address = bech32.convertbits(words, 5, 8, False)
-    if address is None or len(address) != _ADDRESS_BYTES:
-        raise MalformedAddress("not an address of 20 bytes")
-    return bytes(address)
+    words = key_id.translate(_VALUES).encode("latin-1")[len(prefix) + 1 :]
+    zeros, tables = _checksum_tables(prefix)
+    checksum = zeros
+    for table, word in zip(tables, words, strict=False):  # the words of the address, without the checksum's
+        checksum ^= table[word]
+    number = 0
+    for word in words:
+        number = number << 5 | word
+    if number & _CHECKSUM_MASK != checksum:
+        raise MalformedAddress("not a key id in bech32")
+    return (number >> _CHECKSUM_BITS).to_bytes(_ADDRESS_BYTES, "big")
+
+
+@lru_cache
+def _checksum_tables(prefix: str) -> tuple[int, tuple[tuple[int, ...], ...]]:
+    """Return the checksum of the address of zeros, and what each character at each place changes in it."""
+
+    def checksum(words: list[int]) -> int:
+        number = 0
+        for word in bech32.bech32_create_checksum(prefix, words):
+            number = number << 5 | word
+        return number
+
+    zeros = [0] * _ADDRESS_WORDS
+    of_zeros = checksum(zeros)
+    tables = tuple(
+        tuple(of_zeros ^ checksum([*zeros[:place], word, *zeros[place + 1 :]]) for word in range(32))
+        for place in range(_ADDRESS_WORDS)
+    )
+    return of_zeros, tables
 
 
 def recover_address(document: str, signature: str) -> bytes:
@@ -137,10 +174,16 @@ def recover_address(document: str, signature: str) -> bytes:
     """
     if _SIGNATURE.fullmatch(signature) is None:
         raise MalformedSignature("not 65 bytes of hex that end in 00 or 01")
+    address = _recovered(keccak256(document.encode()), signature)
+    if address is None:
+        raise MalformedSignature("no key fits the signature")
+    return address
+
+
+@lru_cache(maxsize=_REMEMBERED_SIGNATURES)
+def _recovered(digest: bytes, signature: str) -> bytes | None:
     try:
-        public_key = PublicKey.from_signature_and_message(
-            bytes.fromhex(signature), keccak256(document.encode()), hasher=None
-        )
-    except ValueError as error:
-        raise MalformedSignature("no key fits the signature") from error
+        public_key = PublicKey.from_signature_and_message(bytes.fromhex(signature), digest, hasher=None)
+    except ValueError:
+        return None
     return address_of_public_key(public_key.format(compressed=True))

@@ -7,10 +7,13 @@ state. What a delete does to keys that the page does not name is described by a 
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
+
+from indexer.concrnt.documents import MAX_DEAD_LETTER_CHARACTERS, dead_letter_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -65,6 +68,8 @@ class Tombstone:
     """Takes and bars only what its own source said, as provisionally."""
     only_author: bool = False
     """Takes and bars only what its author wrote: somebody else owns the keys."""
+    signed: str | None = None
+    """The delete as received, for judging it again; None where it is not at hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,7 @@ class AckTransition:
     valid: bool
     created_at: datetime
     cdid: str
+    signed: str
     provisional: bool = False
 
 
@@ -150,6 +156,12 @@ class DeadLetter:
     kind: str
     reason: str
     text: str
+
+    @classmethod
+    def of_commit(cls, signed: str, kind: str, reason: str) -> DeadLetter:
+        """Make that of a commit that is well-formed; read again from its text, it is the same dead letter."""
+        text = dead_letter_text(signed)
+        return cls(hashlib.sha256(text.encode()).digest(), kind, reason, text[:MAX_DEAD_LETTER_CHARACTERS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,4 +218,6 @@ class Changes:
     set_aside: Collection[str] = ()
     """Owners of whom the source said what was not, or not wholly, accepted."""
     waiting: Sequence[Waiting] = ()
+    withdrawn: Mapping[str, int] = field(default_factory=dict)
+    """What was withdrawn before it was applied, for a home became known: how much, by server."""
     tally: Tally = field(default_factory=Tally)

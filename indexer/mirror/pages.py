@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from indexer.concrnt.uri import owner_of
+from indexer.mirror.letters import keep_dead_letters
 from indexer.mirror.trust import keep_open_questions
 from indexer.statements import load
 
@@ -19,11 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from indexer.mirror.changes import Changes, DeadLetter, RangeSweep
+    from indexer.mirror.changes import Changes, RangeSweep
     from indexer.mirror.database import Connection
 
 _SQL = load("indexer.mirror", "queries/pages.sql")
-DEAD_LETTERS_PER_SERVER = 1000
 _RECORD_COLUMNS = (
     *("key", "owner", "author", "schema", "parent", "href", "source", "cdid"),
     *("created_at", "first_created_at", "signed"),
@@ -122,7 +122,9 @@ async def _keep_memory(connection: Connection, changes: Changes) -> None:
             [owner_of(s.target) for s in stones],
             [s.target for s in stones],
             [s.scope.value for s in stones],
-            *_columns(stones, ("created_at", "cdid", "author", "source", "provisional", "only_author")),
+            *_columns(
+                stones, ("created_at", "cdid", "author", "source", "provisional", "only_author", "signed")
+            ),
         )
 
 
@@ -131,12 +133,10 @@ async def _put_people(connection: Connection, changes: Changes) -> None:
         acks = sorted(changes.acks, key=attrgetter("acker", "ackee", "schema"))
         columns = ("acker", "ackee", "schema", "valid", "created_at", "cdid")
         values = _columns(acks, columns)
-        provisional = [ack.provisional for ack in acks]
-        await connection.execute(_SQL["put_acks"], *values, [changes.source] * len(acks), provisional)
-        if any(provisional):
-            await connection.execute(
-                _SQL["keep_provisional_acks"], *values, [changes.source] * len(acks), provisional
-            )
+        values += [[changes.source] * len(acks), *_columns(acks, ("provisional", "signed"))]
+        await connection.execute(_SQL["put_acks"], *values)
+        if any(ack.provisional for ack in acks):
+            await connection.execute(_SQL["keep_provisional_acks"], *values)
     if changes.entities:
         entities = sorted(changes.entities, key=attrgetter("ccid"))
         await connection.execute(
@@ -146,21 +146,6 @@ async def _put_people(connection: Connection, changes: Changes) -> None:
             [e.signed for e in entities],
             [e.standing.value for e in entities],
         )
-
-
-async def keep_dead_letters(
-    connection: Connection, domain: str, letters: Sequence[DeadLetter], *, now: datetime
-) -> int:
-    """Keep commits that could not be used, once each, the newest thousand a server; how many were new."""
-    if not letters:
-        return 0
-    status = await connection.execute(
-        _SQL["keep_dead_letters"], domain, *_columns(letters, ("digest", "kind", "reason", "text")), now
-    )
-    new = int(status.split()[-1])
-    if new:
-        await connection.execute(_SQL["trim_dead_letters"], domain, DEAD_LETTERS_PER_SERVER)
-    return new
 
 
 def _columns(rows: Sequence[object], names: Sequence[str]) -> list[list[object]]:

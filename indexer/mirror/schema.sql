@@ -30,7 +30,10 @@ create table mirror.servers (
   lease_until timestamptz,
   lease_epoch bigint not null default 0,
   -- when the projection was last told of it
-  marked_at timestamptz
+  marked_at timestamptz,
+  -- of about the last thousand commits, how many were rejected; older ones fade
+  recent_commits real not null default 0,
+  recent_rejected real not null default 0
 );
 
 create index servers_next_poll_at on mirror.servers (next_poll_at);
@@ -112,6 +115,8 @@ create table mirror.tombstones (
   provisional boolean not null default false,
   -- by somebody else than the owner: takes and bars its author's records only
   only_author boolean not null default false,
+  -- null: taken before documents of deletes were kept
+  signed text,
   primary key (target, scope, created_at, cdid)
 );
 
@@ -139,6 +144,8 @@ create table mirror.acks (
   cdid text collate "C" not null,
   source text collate "C" not null,
   provisional boolean not null default false,
+  -- null: taken before documents of follows were kept
+  signed text,
   primary key (acker, ackee, schema)
 );
 
@@ -186,6 +193,7 @@ create table mirror.provisional_acks (
   created_at timestamptz not null,
   cdid text collate "C" not null,
   source text collate "C" not null,
+  signed text,
   primary key (acker, ackee, schema, source)
 );
 
@@ -236,6 +244,15 @@ create table mirror.waiting (
 create index waiting_href on mirror.waiting (href);
 create index waiting_domain on mirror.waiting (domain, seen_at);
 create index waiting_enactments on mirror.waiting (href, domain) where is_enactment;
+
+-- What look-ups (people, subkeys) each feed has caused in the hour that began then.
+create table mirror.look_ups (
+  domain text collate "C" not null,
+  subject text collate "C" not null check (subject in ('person', 'subkey')),
+  since timestamptz not null,
+  number integer not null,
+  primary key (domain, subject)
+);
 
 -- Activity: who or what has to be counted again, the counts of days, and the numbers of each subject.
 -- A subject is a community (its key) or a person (the CCID). Its entries are records: those directly under the

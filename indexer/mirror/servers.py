@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from indexer.mirror.database import Connection, Database
 
 _SQL = load("indexer.mirror", "queries/servers.sql")
+RECENT_COMMITS = 1000.0
+"""By about so many commits, the newest, a feed is judged for how it has been of late."""
 
 
 class ServerState(StrEnum):
@@ -128,7 +130,12 @@ async def advance_cursor(connection: Connection, advance: CursorAdvance) -> None
     )
     if advance.commits or advance.malformed or advance.rejected:
         await connection.execute(
-            _SQL["count_commits"], advance.domain, advance.commits, advance.malformed, advance.rejected
+            _SQL["count_commits"],
+            advance.domain,
+            advance.commits,
+            advance.malformed,
+            advance.rejected,
+            RECENT_COMMITS,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from indexer.concrnt.documents import Reason
 from indexer.statements import load
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from indexer.mirror.database import Database
 
 _SQL = load("indexer.mirror", "queries/statistics.sql")
+FEWEST_REJECTED = 10
+"""So many commits have to be rejected before a feed is called distrusted: one mistake is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,10 @@ class ServerReport:
     commits: int
     malformed: int
     rejected: int
+    distrusted: bool
+    """More than half of what the feed said, of all or of late, was rejected."""
+    rejected_reason: str | None
+    """Why most of it was, as far as the dead letters tell; None when it is not distrusted."""
     cursor: str | None
     cursor_ns: int | None
     caught_up: bool
@@ -66,7 +73,7 @@ async def totals(database: Database, *, layer: str) -> Totals:
 
 async def server_reports(database: Database, *, layer: str) -> list[ServerReport]:
     """Every server of a layer, those not asked yet included, by domain. Raises `StoreUnavailable`."""
-    rows = await database.fetch(_SQL["server_reports"], layer)
+    rows = await database.fetch(_SQL["server_reports"], layer, FEWEST_REJECTED, list(Reason))
     return [
         ServerReport(
             **{**dict(row), "cursor_ns": None if row["cursor_ns"] is None else int(row["cursor_ns"])}

@@ -7,11 +7,12 @@ commit. A crash leaves a page's questions with its rows or neither.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from indexer.mirror.changes import EntityStanding
+from indexer.mirror.changes import DeadLetter, EntityStanding
+from indexer.mirror.letters import DEAD_LETTERS_PER_SERVER, keep_dead_letters
 from indexer.mirror.moves import moved_domains
 from indexer.statements import load
 
@@ -86,25 +87,31 @@ async def settle_owners(
 ) -> Mapping[str, int]:
     """It is known now where these people live (owner → domain). Their locks are held exclusively.
 
-    What their own servers said is provisional no more; what others said without a proof is withdrawn; what
-    was set aside of their own servers is due to be read again. Returns how much was withdrawn, by server.
+    What their own servers said is provisional no more; what others said without a proof is withdrawn, counted
+    and dead-lettered; what was set aside of their own servers is due to be read again. Returns how much was
+    withdrawn, by server.
     """
     owners = [row["owner"] for row in await connection.fetch(_SQL["open_owners"], list(homes))]
     if not owners:
         return {}
     domains = [homes[owner] for owner in owners]
+    most = DEAD_LETTERS_PER_SERVER
     withdrawn: Counter[str] = Counter()
-    for name, more in (
-        ("settle_records", (indexed_schemas, now)),
-        ("settle_acks", ()),
-        ("settle_tombstones", ()),
+    letters: dict[str, list[DeadLetter]] = defaultdict(list)
+    for name, kind, more in (
+        ("settle_records", "commit", (indexed_schemas, now, most)),
+        ("settle_acks", "ack", (most,)),
+        ("settle_tombstones", "delete", (most,)),
     ):
         for row in await connection.fetch(_SQL[name], owners, domains, *more):
             withdrawn[row["source"]] += row["count"]
+            texts = filter(None, row["signed"])
+            letters[row["source"]] += [DeadLetter.of_commit(text, kind, "withdrawn") for text in texts]
     await connection.execute(_SQL["confirm_acks"], owners, domains)
     await connection.execute(_SQL["settle_questions"], owners, domains, now)
-    if withdrawn:
-        await connection.execute(_SQL["count_rejected_later"], list(withdrawn), list(withdrawn.values()))
+    await connection.execute(_SQL["count_rejected_later"], list(withdrawn), list(withdrawn.values()))
+    for domain in sorted(letters):
+        await keep_dead_letters(connection, domain, letters[domain], now=now)
     return withdrawn
 
 
@@ -124,81 +131,16 @@ async def keep_open_questions(connection: Connection, changes: Changes, *, now: 
         await connection.execute(_SQL["trim_waiting"], source, WAITING_PER_SERVER)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEntity:
-    """An entity as it stands, to be judged again."""
-
-    ccid: str
-    source: str
-    cdid: str
-    signed: str
-    standing: EntityStanding
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRecord:
-    """A record as it stands, to be judged again."""
-
-    key: str
-    owner: str
-    source: str
-    cdid: str
-    signed: str
-
-
-async def entities_after(connection: Connection, ccid: str, *, limit: int) -> list[StoredEntity]:
-    """Entities in the order of people, past one of them."""
-    rows = await connection.fetch(_SQL["entities_after"], ccid, limit)
-    return [
-        StoredEntity(row["ccid"], row["source"], row["cdid"], row["signed"], EntityStanding(row["standing"]))
-        for row in rows
-    ]
-
-
-async def records_after(connection: Connection, key: str, *, limit: int) -> list[StoredRecord]:
-    """Records in the order of keys, past one of them."""
-    rows = await connection.fetch(_SQL["records_after"], key, limit)
-    return [StoredRecord(**dict(row)) for row in rows]
-
-
-async def judge_entity(connection: Connection, entity: StoredEntity, standing: EntityStanding | None) -> None:
-    """An entity was judged again; None: it counts no more."""
-    if standing is None:
-        await connection.execute(_SQL["remove_entity"], entity.ccid, entity.cdid)
-    elif standing is not entity.standing:
-        await connection.execute(_SQL["judge_entity"], entity.ccid, entity.cdid, standing.value)
-
-
-async def judge_records(
-    connection: Connection,
-    source: str,
-    *,
-    worths: Mapping[StoredRecord, bool],
-    refused: Sequence[StoredRecord],
-    indexed_schemas: Sequence[str],
-    now: datetime,
-) -> None:
-    """Records of one source were judged again: `worths` says whether each is provisional; the refused go."""
-    keys, cdids = [one.key for one in worths], [one.cdid for one in worths]
-    await connection.execute(_SQL["judge_records"], keys, cdids, list(worths.values()))
-    if refused:
-        keys, cdids = [one.key for one in refused], [one.cdid for one in refused]
-        await connection.execute(_SQL["remove_judged"], keys, cdids, indexed_schemas, now)
-        await count_rejected(connection, source, len(refused))
-
-
 class OpenQuestions:
     """What is still to be found out, for the loop that does it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def owners_to_ask(
-        self, *, now: datetime, per_feed: int, limit: int, exhausted: Collection[str]
-    ) -> list[tuple[str, str]]:
-        """(owner, feed that brought them) of people whose time has come, without `exhausted` feeds."""
-        rows = await self._database.fetch(_SQL["owners_to_ask"], now, per_feed, limit, list(exhausted))
-        return [(row["owner"], row["domain"]) for row in rows]
+    async def take_owners_to_ask(self, *, now: datetime, limit: int, per_feed_and_hour: int) -> list[str]:
+        """People whose time has come, and whose feeds have look-ups left; these are spent with it."""
+        rows = await self._database.fetch(_SQL["take_owners_to_ask"], now, limit, per_feed_and_hour)
+        return [row["owner"] for row in rows]
 
     async def ask_again(self, owner: str, *, at: datetime) -> None:
         """Nothing was learnt; ask again then."""
@@ -217,16 +159,18 @@ class OpenQuestions:
         """It was, to its end."""
         await self._database.execute(_SQL["was_read_again"], owner, domain)
 
-    async def enactments_to_fetch(
-        self, *, per_feed: int, limit: int, exhausted: Collection[str]
-    ) -> list[tuple[str, str, str]]:
-        """(key, feed that brought commits leaning on it, where its owner lives)."""
-        rows = await self._database.fetch(_SQL["enactments_to_fetch"], per_feed, limit, list(exhausted))
-        return [(row["href"], row["domain"], row["home"]) for row in rows]
+    async def take_enactments_to_fetch(
+        self, *, now: datetime, limit: int, per_feed_and_hour: int
+    ) -> list[tuple[str, str]]:
+        """(key, where its owner lives) of enactments to be asked for; look-ups are spent as for people."""
+        rows = await self._database.fetch(_SQL["take_enactments_to_fetch"], now, limit, per_feed_and_hour)
+        return [(row["href"], row["home"]) for row in rows]
 
-    async def forget_waiting(self, *, before: datetime) -> None:
-        """Give up commits that have waited too long."""
-        await self._database.execute(_SQL["forget_waiting"], before)
+    async def tidy(self, *, waiting_since: datetime, now: datetime) -> None:
+        """Give up commits that have waited since then; forget hours that are over, sum up small counts."""
+        await self._database.execute(_SQL["forget_waiting"], waiting_since)
+        await self._database.execute(_SQL["forget_look_ups"], now)
+        await self._database.execute(_SQL["sum_up_rejected_later"])
 
 
 async def no_longer_waiting(

@@ -233,6 +233,7 @@ class Netting:
             self.source,
             provisional=worth is Worth.PROVISIONAL,
             only_author=worth is Worth.ONLY_AUTHOR,
+            signed=commit.signed,
         )
         if worth is not Worth.FIRM:
             self.set_aside.add(target.owner)
@@ -299,7 +300,7 @@ class Netting:
 
     def _note_lost_document(self, key: str, stone: Tombstone) -> None:
         """References point at a post by its key: those that come later are barred by a tombstone there."""
-        lost = replace(stone, target=key)
+        lost = replace(stone, target=key, signed=None)
         self._lost_documents.append(lost)
         self._note_stone(lost)
 

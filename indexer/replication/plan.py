@@ -30,7 +30,6 @@ from indexer.concrnt.documents import (
     Malformed,
     MalformedKind,
     Reason,
-    plain_text,
 )
 from indexer.concrnt.identifiers import is_ccid, is_domain_owner
 from indexer.concrnt.uri import Scope, compose_document, owner_of
@@ -227,7 +226,7 @@ class _Page:
     def _reject(self, commit: Commit, refusal: Refusal, *, read_before: bool) -> None:
         """Count and bury what trust refuses; what may yet turn out to be right is noted."""
         if refusal is not Refusal.UNKNOWN_DOCUMENT:
-            self.dead_letters.append(dead_letter(commit, self._counted_as(commit), refusal))
+            self.dead_letters.append(dead_letter(commit, counted_as(commit, self.schemas), refusal))
             if is_ccid(owner := owner_of_commit(commit)) and commit.kind is not Kind.ENTITY:
                 self.set_aside.add(owner)
         if read_before:
@@ -244,15 +243,6 @@ class _Page:
         self.waiting.append(Waiting(digest, awaited.uri, awaited.is_enactment, commit.signed))
         if awaited.is_enactment and is_ccid(owner := owner_of(awaited.uri)):
             self.unresolved.add(owner)
-
-    def _counted_as(self, commit: Commit) -> MalformedKind:
-        if commit.kind is Kind.DELETE:
-            return MalformedKind.DELETE
-        if commit.kind is Kind.ENTITY:
-            return MalformedKind.COMMIT
-        if commit.kind is not Kind.RECORD:
-            return MalformedKind.ACK
-        return self.schemas.malformed_kinds.get(commit.schema, MalformedKind.COMMIT)
 
     def _kinds_of(self, commit: Commit) -> tuple[str, ...]:
         assert commit.key is not None
@@ -290,7 +280,9 @@ class _Page:
             return
         if known is None or commit.created_at > known.created_at or (known.provisional and not provisional):
             valid = commit.kind in (Kind.ACK, Kind.ACKED)
-            self.acks[pair] = AckTransition(*pair, valid, commit.created_at, commit.cdid, provisional)
+            self.acks[pair] = AckTransition(
+                *pair, valid, commit.created_at, commit.cdid, commit.signed, provisional
+            )
 
     def _entity(self, commit: Commit, judged: EntityPut | None) -> None:
         """The newest of a person stands; where rows are judged, that was decided there."""
@@ -336,9 +328,15 @@ class _Page:
 
 def dead_letter(commit: Commit, kind: MalformedKind, reason: Reason | Refusal) -> DeadLetter:
     """The dead letter of a commit that is well-formed and can not be used all the same."""
-    return DeadLetter(
-        hashlib.sha256(commit.signed.encode()).digest(),
-        kind.value,
-        reason.value,
-        plain_text(commit.signed),
-    )
+    return DeadLetter.of_commit(commit.signed, kind.value, reason.value)
+
+
+def counted_as(commit: Commit, schemas: Schemas) -> MalformedKind:
+    """What a commit that can not be used counts as."""
+    if commit.kind is Kind.DELETE:
+        return MalformedKind.DELETE
+    if commit.kind is Kind.ENTITY:
+        return MalformedKind.COMMIT
+    if commit.kind is not Kind.RECORD:
+        return MalformedKind.ACK
+    return schemas.malformed_kinds.get(commit.schema, MalformedKind.COMMIT)

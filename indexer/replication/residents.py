@@ -3,7 +3,8 @@
 What it owns: three errands, each stored in PostgreSQL, so that a crash leaves nothing but work to do again:
 
 * People of whom something was accepted provisionally are looked up through the seed, within a budget for each
-  feed and hour. "Unknown" is remembered for a day, a seed that does not answer for a quarter of an hour.
+  feed and hour, which is counted in PostgreSQL: neither a restart nor another process begins it anew.
+  "Unknown" is remembered for a day, a seed that does not answer for a quarter of an hour.
 * When somebody's home becomes known, that server's commits about them which were not, or not wholly, accepted
   are read again. Reading again changes nothing else.
 * Commits whose proof leans on a document that was not here are judged again when it has come. Enactments of
@@ -29,10 +30,9 @@ from indexer.concrnt.wellknown import REPLICATION
 from indexer.mirror.changes import EntityPut, EntityStanding
 from indexer.mirror.database import StoreUnavailable
 from indexer.replication.ahead import judged
-from indexer.replication.budget import HourlyBudget
 from indexer.replication.cursor import Position, Step
 from indexer.replication.page import read_rows
-from indexer.replication.trust import owner_of_commit
+from indexer.replication.trust import WITHDRAWN, owner_of_commit
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -71,8 +71,8 @@ _READINGS_PER_ROUND = 20
 class ResidentsMetrics(Protocol):
     """What is counted."""
 
-    def withdrawn(self, server: str, number: int) -> None:
-        """What a server said of people who live elsewhere was withdrawn."""
+    def rejected_later(self, server: str, reason: str, number: int) -> None:
+        """What a server said was rejected or withdrawn after its page had been applied."""
         ...
 
 
@@ -103,8 +103,6 @@ class Residents:
         self._clock = clock
         self._sleep = sleep
         self._fetched = fetched
-        self._budget = HourlyBudget(OWNERS_PER_FEED_AND_HOUR)
-        self._enactments = HourlyBudget(ENACTMENTS_PER_FEED_AND_HOUR)
 
     async def run(self) -> None:
         """Work until cancelled. A store that is away is waited for."""
@@ -124,27 +122,25 @@ class Residents:
         judged_again = await self._page_writer.judge_again(
             limit=JUDGED_PER_ROUND, asked_for=fetched, now=self._clock()
         )
-        await self._questions.forget_waiting(before=self._clock() - WAITING_FOR)
-        return asked or read or judged_again > 0
+        await self._questions.tidy(waiting_since=self._clock() - WAITING_FOR, now=self._clock())
+        for (server, reason), number in judged_again.rejected.items():
+            self._metrics.rejected_later(server, reason, number)
+        return asked or read or judged_again.number > 0
 
     # --- looking people up
 
     async def _ask(self) -> bool:
         now = self._clock()
-        due = await self._questions.owners_to_ask(
-            now=now,
-            per_feed=OWNERS_PER_ROUND,
-            limit=OWNERS_PER_ROUND,
-            exhausted=self._budget.exhausted(now=now),
+        due = await self._questions.take_owners_to_ask(
+            now=now, limit=OWNERS_PER_ROUND, per_feed_and_hour=OWNERS_PER_FEED_AND_HOUR
         )
-        due = [(owner, feed) for owner, feed in due if self._budget.take(feed, now=now)]
         if not due:
             return False
         try:
             endpoints = (await self._feeds.well_known(self._seed)).endpoints
         except PeerError as error:
             log.warning("the seed can not be asked about people", seed=self._seed, why=str(error))
-            for owner, _ in due:
+            for owner in due:
                 await self._questions.ask_again(owner, at=now + SEED_AWAY_FOR)
             return False
         places = asyncio.Semaphore(OWNERS_AT_ONCE)
@@ -154,7 +150,7 @@ class Residents:
                 await self._ask_about(owner, endpoints)
 
         async with asyncio.TaskGroup() as group:
-            for owner, _ in due:
+            for owner in due:
                 group.create_task(one(owner))
         return True
 
@@ -172,18 +168,16 @@ class Residents:
             return
         for server, number in (await self._page_writer.settle(entity, self._seed, now=now)).items():
             log.warning("said of somebody who lives elsewhere: withdrawn", server=server, number=number)
-            self._metrics.withdrawn(server, number)
+            self._metrics.rejected_later(server, WITHDRAWN, number)
 
     # --- enactments
 
     async def _fetch_enactments(self) -> list[str]:
         """Ask for enactments that commits wait for; returns those that were asked for, found or not."""
         now = self._clock()
-        exhausted = self._enactments.exhausted(now=now)
-        due = await self._questions.enactments_to_fetch(
-            per_feed=ENACTMENTS_PER_ROUND, limit=ENACTMENTS_PER_ROUND, exhausted=exhausted
+        due = await self._questions.take_enactments_to_fetch(
+            now=now, limit=ENACTMENTS_PER_ROUND, per_feed_and_hour=ENACTMENTS_PER_FEED_AND_HOUR
         )
-        due = [(key, feed, home) for key, feed, home in due if self._enactments.take(feed, now=now)]
         places = asyncio.Semaphore(OWNERS_AT_ONCE)
 
         async def one(key: str, home: str) -> None:
@@ -191,9 +185,9 @@ class Residents:
                 await self._fetch(key, home, now)
 
         async with asyncio.TaskGroup() as group:
-            for key, _, home in due:
+            for key, home in due:
                 group.create_task(one(key, home))
-        return [key for key, _, _ in due]
+        return [key for key, _ in due]
 
     async def _fetch(self, key: str, home: str, now: datetime) -> None:
         state = await self._servers.state_of(home)
@@ -235,9 +229,11 @@ class Residents:
             page = await self._feeds.page(domain, template, since=since, limit=100, owner=owner)
             now = self._clock()
             rows = read_rows(page.items, now=now, indexed=self._schemas.malformed_kinds).rows
-            theirs = [r for r in rows if isinstance(r, Commit) and owner_of_commit(r) == owner]
+            theirs = [row for row in rows if isinstance(row, Commit) and _concerns(row, owner)]
             if theirs:
-                await self._page_writer.write_again(theirs, domain, now=now)
+                changes = await self._page_writer.write_again(theirs, domain, now=now)
+                for server, number in changes.withdrawn.items():
+                    self._metrics.rejected_later(server, WITHDRAWN, number)
             fetched = judged(page, asked)
             if fetched.step is not Step.FORWARD:
                 return  # the end, or an instant of one person's that holds more than a page
@@ -254,3 +250,9 @@ def entity_in(answer: bytes | None, owner: str, *, schemas: Schemas, now: dateti
     assert commit.domain is not None
     standing = EntityStanding.ANSWERED if check_commit(commit) else EntityStanding.PROVEN
     return EntityPut(owner, commit.domain, commit.created_at, commit.cdid, commit.signed, standing)
+
+
+def _concerns(commit: Commit, owner: str) -> bool:
+    """Whether a server lists a commit under this owner; follows it lists under the one who is followed."""
+    followed = commit.associate.owner if commit.associate is not None else None
+    return owner in (owner_of_commit(commit), followed)

@@ -79,6 +79,9 @@ class Refusal(StrEnum):
     """The document that its proof leans on is not here yet: judged again when it comes, and not counted."""
 
 
+WITHDRAWN = "withdrawn"
+"""The reason of what was accepted provisionally, of somebody who turned out to live elsewhere."""
+
 Verdict = Worth | Refusal
 
 
@@ -150,8 +153,8 @@ class Judging:
         self._told: dict[str, list[tuple[int, Home]]] = {}  # what the page's rows make of the homes
         self._entities: dict[int, EntityPut] = {}
         self._refused: dict[int, Refusal] = {}
-        self._trusted: set[str] = set()
-        """Owners whose every row counts as it is: nearly all, of a server that behaves. None in `strict`."""
+        self._doubtful: list[tuple[int, Commit, str]] = []
+        """Commits, with position and owner, that do not count as they are: few, of a server that behaves."""
 
     # --- entities
 
@@ -167,9 +170,16 @@ class Judging:
         """Take the entities in the order of their rows."""
         for position, row in self._told_of:
             self._take_entity(position, row, faults.get(position))
+        trusted = set()
         if not self._strict:
             candidates = set(self._owners).difference(self._told)
-            self._trusted = {one for one in candidates if self._authority(0, one) is _Authority.YES}
+            trusted = {one for one in candidates if self._authority(0, one) is _Authority.YES}
+        self._doubtful = [
+            (position, commit, owner)
+            for position, owner in enumerate(self._owners)
+            if (owner not in trusted or position in self._refused)
+            and isinstance(commit := self._rows[position], Commit)
+        ]
 
     def _take_entity(self, position: int, commit: Commit, fault: ProofFault | None) -> None:
         assert commit.domain is not None
@@ -232,10 +242,8 @@ class Judging:
         """The rows, entities aside, whose proof decides."""
         return [
             position
-            for position, (row, owner) in enumerate(zip(self._rows, self._owners, strict=True))
-            if owner not in self._trusted
-            and isinstance(row, Commit)
-            and self._proof_decides(position, row, owner)
+            for position, commit, owner in self._doubtful
+            if self._proof_decides(position, commit, owner)
         ]
 
     def _proof_decides(self, position: int, commit: Commit, owner: str) -> bool:
@@ -261,13 +269,11 @@ class Judging:
         """
         awaited = awaited or {}
         verdicts: list[Verdict] = [Worth.FIRM] * len(self._rows)
-        for position, (row, owner) in enumerate(zip(self._rows, self._owners, strict=True)):
-            if not isinstance(row, Commit) or (owner in self._trusted and position not in self._refused):
-                continue
+        for position, commit, owner in self._doubtful:
             fault = faults.get(position, ProofFault.NO_PROOF)
             waits = position in awaited
             verdicts[position] = (
-                Refusal.UNKNOWN_DOCUMENT if waits else self._verdict(position, row, owner, fault)
+                Refusal.UNKNOWN_DOCUMENT if waits else self._verdict(position, commit, owner, fault)
             )
         sure = {
             owner: (home.domain, (home.created_at, home.cdid))

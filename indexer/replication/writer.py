@@ -11,7 +11,8 @@ home becoming known is applied first.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -20,7 +21,8 @@ from indexer.concrnt.documents import Commit, MalformedKind, Reason, parse_commi
 from indexer.mirror.changes import Changes, EntityStanding, Tally
 from indexer.mirror.context import Needs, load_context, lock_owners
 from indexer.mirror.database import REFUSED, describe
-from indexer.mirror.pages import apply_changes, keep_dead_letters
+from indexer.mirror.letters import keep_dead_letters
+from indexer.mirror.pages import apply_changes
 from indexer.mirror.servers import advance_cursor, check_lease
 from indexer.mirror.trust import count_rejected, load_facts, no_longer_waiting, settle_owners
 from indexer.replication.plan import dead_letter, needs, plan
@@ -46,6 +48,14 @@ class Trust(Protocol):
     ) -> Judgement:
         """What rows of this server are worth. Runs in the page's transaction; asks no other server."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedAgain:
+    """How many commits that had waited were judged, and those rejected by (server, reason)."""
+
+    number: int
+    rejected: Mapping[tuple[str, str], int]
 
 
 class PageWriter:
@@ -90,8 +100,8 @@ class PageWriter:
         """
 
         async def work(connection: Connection) -> Changes:
-            await self._lock(connection, [commit])
-            return await self._apply(connection, [commit], source, behind=1, now=now, by_hand=True)
+            wanted = await self._lock(connection, [commit])
+            return await self._apply(connection, [commit], source, wanted, behind=1, now=now, by_hand=True)
 
         try:
             changes = await self._database.transaction("apply_one", work)
@@ -124,27 +134,39 @@ class PageWriter:
         self._on_marked()
         return withdrawn
 
-    async def judge_again(self, *, limit: int, asked_for: Collection[str], now: datetime) -> int:
-        """Judge again the commits whose documents have come or were `asked_for`; how many there were.
+    async def lock(self, connection: Connection, rows: Sequence[Row]) -> None:
+        """Lock the owners of everything that the transaction is going to apply, before the first of it."""
+        await self._lock(connection, rows)
+
+    async def apply_again(
+        self, connection: Connection, rows: Sequence[Row], source: str, *, now: datetime
+    ) -> Changes:
+        """Apply rows that were read before, in the caller's transaction."""
+        wanted = await self._lock(connection, rows)
+        return await self._apply(connection, rows, source, wanted, behind=len(rows), now=now)
+
+    async def judge_again(self, *, limit: int, asked_for: Collection[str], now: datetime) -> JudgedAgain:
+        """Judge again the commits whose documents have come or were `asked_for`.
 
         Raises `StoreUnavailable`.
         """
 
-        async def work(connection: Connection) -> int:
+        async def work(connection: Connection) -> JudgedAgain:
+            rejected: Counter[tuple[str, str]] = Counter()
             taken = await no_longer_waiting(connection, limit=limit, asked_for=asked_for)
             for source in sorted({domain for domain, _ in taken}):
                 texts = [text for domain, text in taken if domain == source]
                 rows = [parse_commit(text, now=now, indexed=self._schemas.malformed_kinds) for text in texts]
-                await self._lock(connection, rows)
-                changes = await self._apply(connection, rows, source, behind=len(rows), now=now)
+                changes = await self.apply_again(connection, rows, source, now=now)
                 if changes.dead_letters:
                     await count_rejected(connection, source, len(changes.dead_letters))
-            return len(taken)
+                    rejected.update((source, letter.reason) for letter in changes.dead_letters)
+            return JudgedAgain(len(taken), rejected)
 
-        count = await self._database.transaction("judge_again", work)
-        if count:
+        done = await self._database.transaction("judge_again", work)
+        if done.number:
             self._on_marked()
-        return count
+        return done
 
     async def _write(
         self,
@@ -158,8 +180,8 @@ class PageWriter:
         async def work(connection: Connection) -> Changes:
             if advance is not None:
                 await check_lease(connection, advance.lease)
-            await self._lock(connection, rows)
-            changes = await self._apply(connection, rows, source, behind=behind, now=now)
+            wanted = await self._lock(connection, rows)
+            changes = await self._apply(connection, rows, source, wanted, behind=behind, now=now)
             if advance is not None:
                 await self._advance(connection, advance, changes.tally)
             return changes
@@ -185,18 +207,23 @@ class PageWriter:
         self._on_marked()
         return changes
 
-    async def _lock(self, connection: Connection, rows: Sequence[Row]) -> None:
-        """Lock the owners of a page; where rows are judged also whose home or follows it tells."""
+    async def _lock(self, connection: Connection, rows: Sequence[Row]) -> Needs:
+        """Lock the owners of a page; where rows are judged also whose home or follows it tells.
+
+        Returns what the page needs to know.
+        """
         wanted = needs(rows)
         if self._trust is None:
             wanted = replace(wanted, speakers=(), settled_owners=())
         await lock_owners(connection, wanted)
+        return wanted
 
     async def _apply(
         self,
         connection: Connection,
         rows: Sequence[Row],
         source: str,
+        wanted: Needs,
         *,
         behind: int,
         now: datetime,
@@ -204,25 +231,29 @@ class PageWriter:
     ) -> Changes:
         judgement = None
         homes = None
+        withdrawn: Mapping[str, int] = {}
         if self._trust is not None:
             judgement = await self._trust.judge(connection, rows, source, now=now)
             homes = judgement.sure_homes
             if judgement.settled:
-                await settle_owners(connection, judgement.settled, indexed_schemas=self._indexed, now=now)
-        context = await load_context(connection, needs(rows), homes=homes)
+                withdrawn = await settle_owners(
+                    connection, judgement.settled, indexed_schemas=self._indexed, now=now
+                )
+        context = await load_context(connection, wanted, homes=homes)
         changes = plan(
             rows, context, source=source, behind=behind, schemas=self._schemas, judgement=judgement
         )
         applied = replace(changes, dead_letters=[], waiting=[]) if by_hand else changes
         await apply_changes(connection, applied, indexed_schemas=self._indexed, now=now)
-        return changes
+        return replace(changes, withdrawn=withdrawn) if withdrawn else changes
 
     async def _apply_row(
         self, connection: Connection, row: Row, source: str, *, read_before: bool, now: datetime
     ) -> Tally:
         try:
             async with connection.transaction():
-                changes = await self._apply(connection, [row], source, behind=int(read_before), now=now)
+                behind = int(read_before)
+                changes = await self._apply(connection, [row], source, needs([row]), behind=behind, now=now)
                 return changes.tally
         except REFUSED as error:
             log.warning("PostgreSQL refuses a row", server=source, why=describe(error))

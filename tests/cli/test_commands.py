@@ -43,6 +43,8 @@ SERVER = {
     "commits": 4321,
     "malformed": 5,
     "rejected": 6,
+    "distrusted": False,
+    "rejectedReason": None,
 }
 
 

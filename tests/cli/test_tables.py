@@ -55,6 +55,32 @@ def test_text_of_strangers_is_text() -> None:
     assert "\x1b" not in printed
 
 
+def test_a_server_of_which_most_is_rejected_is_seen_at_a_glance() -> None:
+    """A word of its own beside its state, not a colour only, and below what the word means."""
+    rows = [
+        _row(domain="good.example", rejected=9),
+        _row(
+            domain="mallory.example", commits=1000, rejected=950, distrusted=True, rejectedReason="not_owner"
+        ),
+    ]
+    printed = _printed(servers_table(rows, now=NOW))
+    assert max(map(len, printed.splitlines())) <= 100
+    good, *_ = (line for line in printed.splitlines() if "good.example" in line)
+    assert "DISTRUSTED" not in good
+    body, _, legend = printed.partition("DISTRUSTED: ")
+    assert "DISTRUSTED" in body
+    assert "95% not_owner" in body
+    assert "more than half" in legend
+    assert "dead-letters list --server" in " ".join(legend.split())
+    assert "DISTRUSTED" not in _printed(servers_table(rows[:1], now=NOW))
+
+
+def test_a_server_may_have_more_rejected_than_it_has_commits() -> None:
+    """What is judged again counts again; a share is a share all the same."""
+    row = _row(commits=10, rejected=40, distrusted=True, rejectedReason=None)
+    assert "100% rejected" in _printed(servers_table([row], now=NOW))
+
+
 def test_no_servers_are_said_to_be_none() -> None:
     """An empty table explains itself."""
     assert "no server is known yet" in _printed(servers_table([], now=NOW))

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import bech32
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -177,3 +178,17 @@ def test_times_that_six_bytes_do_not_hold_have_no_cdid() -> None:
 def test_other_texts_are_no_cdids(text: str) -> None:
     """Length and alphabet are fixed."""
     assert not is_cdid(text)
+
+
+@given(st.sampled_from(["con", "ccs", "cck"]), st.binary(min_size=20, max_size=20), st.data())
+def test_ids_are_decoded_as_the_library_does(prefix: str, address: bytes, data: st.DataObject) -> None:
+    """Each address comes back; an id with any one character changed is none, as for the bech32 library."""
+    key_id = encode_address(prefix, address)
+    assert decode_address(key_id) == address
+    place = data.draw(st.integers(0, len(key_id) - 1))
+    character = data.draw(st.characters(codec="ascii", exclude_characters=key_id[place]))
+    changed = key_id[:place] + character + key_id[place + 1 :]
+    known, words = bech32.bech32_decode(changed)
+    assert known is None or words is None or known not in ("con", "ccs", "cck") or changed != changed.lower()
+    with pytest.raises(MalformedAddress):
+        decode_address(changed)

@@ -13,7 +13,7 @@ import pytest
 from indexer.engines.base import SearchRequest, WriteBatch
 from indexer.engines.indexes import INDEXES, POSTS
 from indexer.engines.postgres import PostgresEngine
-from indexer.mirror.pages import DEAD_LETTERS_PER_SERVER
+from indexer.mirror.letters import DEAD_LETTERS_PER_SERVER
 from indexer.mirror.queue import ProjectionQueue
 from indexer.mirror.servers import CursorAdvance, advance_cursor
 from indexer.projection.batch import BatchPlan

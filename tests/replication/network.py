@@ -62,6 +62,8 @@ class Counts:
 
     def pages_applied(self, server: str, pages: int, changes: Changes) -> None:  # noqa: ARG002
         self.pages += pages
+        for other, number in changes.withdrawn.items():
+            self.rejected_later(other, "withdrawn", number)
         for total, more in (
             (self.kinds, changes.tally.kinds),
             (self.malformed, changes.tally.malformed),
@@ -70,8 +72,8 @@ class Counts:
             for kind, number in more.items():
                 total[kind] = total.get(kind, 0) + number
 
-    def withdrawn(self, server: str, number: int) -> None:  # noqa: ARG002
-        self.rejected["withdrawn"] = self.rejected.get("withdrawn", 0) + number
+    def rejected_later(self, server: str, reason: str, number: int) -> None:  # noqa: ARG002
+        self.rejected[reason] = self.rejected.get(reason, 0) + number
 
     def request(self, server: str, result: str) -> None:
         self.requests.append((server, result))

@@ -46,7 +46,7 @@ class Mirror:
         await self.database.execute(
             "truncate mirror.records, mirror.retired, mirror.tombstones, mirror.acks, mirror.entities,"
             " mirror.provisional_acks, mirror.unresolved, mirror.set_aside, mirror.waiting,"
-            " mirror.rejected_later, mirror.dead_letters, mirror.projection_queue,"
+            " mirror.rejected_later, mirror.look_ups, mirror.dead_letters, mirror.projection_queue,"
             " mirror.moves, mirror.cursors, mirror.servers restart identity"
         )
 

@@ -127,25 +127,27 @@ on conflict do nothing
 -- name: keep_tombstones
 -- Deletes, kept for good. One that was applied in part only is kept as what it is worth now.
 insert into mirror.tombstones as t
-  (owner, target, scope, created_at, cdid, author, source, provisional, only_author)
+  (owner, target, scope, created_at, cdid, author, source, provisional, only_author, signed)
 select * from unnest(
   $1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::text[], $6::text[], $7::text[], $8::boolean[],
-  $9::boolean[]
+  $9::boolean[], $10::text[]
 )
 on conflict (target, scope, created_at, cdid) do update set
-  source = excluded.source, provisional = excluded.provisional, only_author = excluded.only_author
+  source = excluded.source, provisional = excluded.provisional, only_author = excluded.only_author,
+  signed = excluded.signed
 where (t.provisional, t.only_author) > (excluded.provisional, excluded.only_author)
 
 -- name: put_acks
 -- Follow transitions; only a strictly newer one applies (CIP-10). A provisional one gives way to any other, and
 -- takes nobody else's place.
-insert into mirror.acks as a (acker, ackee, schema, valid, created_at, cdid, source, provisional)
+insert into mirror.acks as a (acker, ackee, schema, valid, created_at, cdid, source, provisional, signed)
 select * from unnest(
-  $1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::text[], $7::text[], $8::boolean[]
+  $1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::text[], $7::text[], $8::boolean[],
+  $9::text[]
 )
 on conflict (acker, ackee, schema) do update set
   valid = excluded.valid, created_at = excluded.created_at, cdid = excluded.cdid, source = excluded.source,
-  provisional = excluded.provisional
+  provisional = excluded.provisional, signed = excluded.signed
 where (a.provisional and not excluded.provisional)
   or (
     a.provisional = excluded.provisional
@@ -155,13 +157,14 @@ where (a.provisional and not excluded.provisional)
 
 -- name: keep_provisional_acks
 -- Provisional follow transitions, the newest of each server.
-insert into mirror.provisional_acks as a (acker, ackee, schema, valid, created_at, cdid, source)
-select acker, ackee, schema, valid, created_at, cdid, source from unnest(
-  $1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::text[], $7::text[], $8::boolean[]
-) as t (acker, ackee, schema, valid, created_at, cdid, source, provisional)
+insert into mirror.provisional_acks as a (acker, ackee, schema, valid, created_at, cdid, source, signed)
+select acker, ackee, schema, valid, created_at, cdid, source, signed from unnest(
+  $1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::text[], $7::text[], $8::boolean[],
+  $9::text[]
+) as t (acker, ackee, schema, valid, created_at, cdid, source, provisional, signed)
 where provisional
 on conflict (acker, ackee, schema, source) do update set
-  valid = excluded.valid, created_at = excluded.created_at, cdid = excluded.cdid
+  valid = excluded.valid, created_at = excluded.created_at, cdid = excluded.cdid, signed = excluded.signed
 where excluded.created_at > a.created_at
 
 -- name: put_entities
@@ -176,20 +179,6 @@ on conflict (ccid) do update set
   domain = excluded.domain, created_at = excluded.created_at,
   cdid = excluded.cdid, source = excluded.source, signed = excluded.signed, standing = excluded.standing
 where (excluded.standing, excluded.created_at, excluded.cdid) > (e.standing, e.created_at, e.cdid)
-
--- name: keep_dead_letters
--- Commits that could not be used, once each.
-insert into mirror.dead_letters (domain, digest, kind, reason, commit, seen_at)
-select $1, digest, kind, reason, text, $6 from unnest($2::bytea[], $3::text[], $4::text[], $5::text[])
-  as t (digest, kind, reason, text)
-on conflict (domain, digest) do nothing
-
--- name: trim_dead_letters
--- Keep the newest $2 of a server.
-delete from mirror.dead_letters
-where domain = $1 and id <= (
-  select id from mirror.dead_letters where domain = $1 order by id desc offset $2 limit 1
-)
 
 -- name: mark_keys
 -- Tell the projection which keys changed; the oldest mark keeps its time.

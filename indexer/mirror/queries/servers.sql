@@ -147,8 +147,11 @@ update mirror.cursors set
 where domain = $1
 
 -- name: count_commits
--- What the rows of a page were.
-update mirror.servers set commits = commits + $2, malformed = malformed + $3, rejected = rejected + $4
+-- What the rows of a page were. Of what was rejected lately about the last $5 commits tell.
+update mirror.servers set
+  commits = commits + $2, malformed = malformed + $3, rejected = rejected + $4,
+  recent_commits = least(recent_commits + $2, $5),
+  recent_rejected = (recent_rejected + $4) * least(1, $5 / greatest(recent_commits + $2, 1))
 where domain = $1
 
 -- name: finish_drained

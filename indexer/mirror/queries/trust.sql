@@ -31,7 +31,8 @@ where exists (select from mirror.unresolved u where u.owner = t.owner)
 
 -- name: settle_records
 -- $1 people and $2 their servers, now known. What their own servers said of them is provisional no more; what other
--- servers said without a proof is withdrawn. $3 indexed schemas, $4 now. Returns what was withdrawn, by source.
+-- servers said without a proof is withdrawn. $3 indexed schemas, $4 now. Returns what was withdrawn, by source;
+-- with the documents of $5 of it at most.
 with settled as (
   select * from unnest($1::text[], $2::text[]) as t (owner, domain)
 ), confirmed as (
@@ -42,7 +43,7 @@ with settled as (
   delete from mirror.records r
   using settled s
   where r.owner = s.owner and r.provisional and r.source <> s.domain
-  returning r.key, r.schema, r.source
+  returning r.key, r.schema, r.source, r.signed
 ), marked as (
   insert into mirror.projection_queue (key, marked_at, former_schemas)
   select key, $4, array[schema] from withdrawn where schema = any($3::text[]) order by key
@@ -52,10 +53,10 @@ with settled as (
       select distinct s from unnest(projection_queue.former_schemas || excluded.former_schemas) as s
     )
 )
-select source, count(*)::integer as count from withdrawn group by source
+select source, count(*)::integer as count, (array_agg(signed))[:$5] as signed from withdrawn group by source
 
 -- name: settle_acks
--- The same for follows: those that stand provisionally go ...
+-- The same for follows: those that stand provisionally go ... $3 documents at most.
 with settled as (
   select * from unnest($1::text[], $2::text[]) as t (owner, domain)
 ), gone as (
@@ -64,9 +65,9 @@ with settled as (
   delete from mirror.provisional_acks a
   using settled s
   where a.acker = s.owner and a.source <> s.domain
-  returning a.source
+  returning a.source, a.signed
 )
-select source, count(*)::integer as count from withdrawn group by source
+select source, count(*)::integer as count, (array_agg(signed))[:$3] as signed from withdrawn group by source
 
 -- name: confirm_acks
 -- ... and what the right server said counts.
@@ -78,35 +79,44 @@ with settled as (
   where a.acker = s.owner and a.source = s.domain
   returning a.*
 )
-insert into mirror.acks as a (acker, ackee, schema, valid, created_at, cdid, source)
-select acker, ackee, schema, valid, created_at, cdid, source from confirmed
+insert into mirror.acks as a (acker, ackee, schema, valid, created_at, cdid, source, signed)
+select acker, ackee, schema, valid, created_at, cdid, source, signed from confirmed
 on conflict (acker, ackee, schema) do update set
-  valid = excluded.valid, created_at = excluded.created_at, cdid = excluded.cdid, source = excluded.source
+  valid = excluded.valid, created_at = excluded.created_at, cdid = excluded.cdid, source = excluded.source,
+  signed = excluded.signed
 where excluded.created_at > a.created_at
 
 -- name: settle_tombstones
 -- The same for deletes. Those of the right server stay provisional: they were applied in part, and reading them
--- again applies them in full.
+-- again applies them in full. $3 documents at most.
 with settled as (
   select * from unnest($1::text[], $2::text[]) as t (owner, domain)
 ), withdrawn as (
   delete from mirror.tombstones t
   using settled s
   where t.owner = s.owner and t.provisional and t.source <> s.domain
-  returning t.source
+  returning t.source, t.signed
 )
-select source, count(*)::integer as count from withdrawn group by source
+select source, count(*)::integer as count, (array_agg(signed))[:$3] as signed from withdrawn group by source
 
 -- name: settle_questions
--- Nobody needs to be asked about these people any more; what their own servers said and was set aside is due.
+-- Nobody needs to be asked about these people any more; what their own servers said and was set aside is due. What
+-- was set aside of no domain is to be read wherever they live.
 with settled as (
   select * from unnest($1::text[], $2::text[]) as t (owner, domain)
 ), answered as (
   delete from mirror.unresolved u using settled s where u.owner = s.owner
+), anywhere as (
+  delete from mirror.set_aside a using settled s where a.owner = s.owner and a.domain = ''
+  returning s.owner, s.domain
+), owed as (
+  select owner, domain from anywhere
+  union
+  select owner, domain from mirror.set_aside join settled using (owner, domain) where due_at is null
 )
-update mirror.set_aside a set due_at = $3
-from settled s
-where a.owner = s.owner and a.domain = s.domain and a.due_at is null
+insert into mirror.set_aside (owner, domain, seen_at, due_at)
+select owner, domain, $3, $3 from owed
+on conflict (owner, domain) do update set due_at = excluded.due_at
 
 -- name: count_rejected_later
 -- What was withdrawn, or rejected later than its page, counts as rejected.
@@ -146,17 +156,29 @@ where domain = $1 and seen_at < (
   select seen_at from mirror.waiting where domain = $1 order by seen_at desc offset $2 limit 1
 )
 
--- name: owners_to_ask
--- People whose time to be looked up has come, the first met first; at most $2 of each feed, $3 in all. Feeds that
--- have used up their share ($4) are left out.
-select owner, domain from (
+-- name: take_owners_to_ask
+-- People whose time to be looked up has come ($1 now), feeds in turn, the first met of each first: at most $2 in
+-- all, and of each feed what is left of its $3 look-ups in an hour. They are counted here, before anybody is asked.
+with waiting as (
   select owner, domain, ask_at, row_number() over (partition by domain order by ask_at, owner) as place
   from mirror.unresolved
-  where ask_at <= $1 and domain <> all($4::text[])
-) as due
-where place <= $2
-order by ask_at, owner
-limit $3
+  where ask_at <= $1
+), due as (
+  select w.owner, w.domain, w.place, w.ask_at
+  from waiting w
+  left join mirror.look_ups l
+    on l.domain = w.domain and l.subject = 'person' and l.since > $1::timestamptz - interval '1 hour'
+  where w.place <= $3 - coalesce(l.number, 0)
+  order by w.place, w.ask_at, w.owner
+  limit $2
+), counted as (
+  insert into mirror.look_ups as l (domain, subject, since, number)
+  select domain, 'person', $1, count(*) from due group by domain order by domain
+  on conflict (domain, subject) do update set
+    since = case when l.since > $1::timestamptz - interval '1 hour' then l.since else $1 end,
+    number = excluded.number + case when l.since > $1::timestamptz - interval '1 hour' then l.number else 0 end
+)
+select owner, domain from due order by place, ask_at, owner
 
 -- name: ask_again_at
 -- Nothing was learnt about this person: ask again then.
@@ -190,61 +212,45 @@ where (w.domain, w.digest) in (
 )
 returning domain, commit
 
--- name: enactments_to_fetch
--- Enactments that commits wait for, which feed brought those, and where their owner lives: at most $1 of each feed,
--- $2 in all. Feeds that have used up their share ($3) are left out.
-select href, domain, home from (
+-- name: take_enactments_to_fetch
+-- Enactments that commits wait for, which feed brought those, and where their owner lives; $1 to $3 as for people.
+with waiting as (
   select w.href, min(w.domain) as domain, min(e.domain) as home,
     row_number() over (partition by min(w.domain) order by min(w.seen_at), w.href) as place
   from mirror.waiting w
   join mirror.entities e on e.ccid = split_part(w.href, '/', 3) and e.standing > 0
-  where w.is_enactment and w.domain <> all($3::text[])
+  where w.is_enactment
   group by w.href
-) as due
-where place <= $1
-order by place, href
-limit $2
+), due as (
+  select w.href, w.domain, w.home, w.place
+  from waiting w
+  left join mirror.look_ups l
+    on l.domain = w.domain and l.subject = 'subkey' and l.since > $1::timestamptz - interval '1 hour'
+  where w.place <= $3 - coalesce(l.number, 0)
+  order by w.place, w.href
+  limit $2
+), counted as (
+  insert into mirror.look_ups as l (domain, subject, since, number)
+  select domain, 'subkey', $1, count(*) from due group by domain order by domain
+  on conflict (domain, subject) do update set
+    since = case when l.since > $1::timestamptz - interval '1 hour' then l.since else $1 end,
+    number = excluded.number + case when l.since > $1::timestamptz - interval '1 hour' then l.number else 0 end
+)
+select href, domain, home from due order by place, href
+
+-- name: forget_look_ups
+-- Hours that are over count no more.
+delete from mirror.look_ups where since <= $1::timestamptz - interval '1 hour'
+
+-- name: sum_up_rejected_later
+-- One row a server again.
+with gone as (
+  delete from mirror.rejected_later
+  where domain in (select domain from mirror.rejected_later group by domain having count(*) > 100)
+  returning domain, number
+)
+insert into mirror.rejected_later (domain, number) select domain, sum(number) from gone group by domain
 
 -- name: forget_waiting
 -- Commits that have waited too long.
 delete from mirror.waiting where seen_at < $1
-
--- name: entities_after
--- Entities in order, for checking them again.
-select ccid, source, cdid, signed, standing from mirror.entities where ccid > $1 order by ccid limit $2
-
--- name: records_after
--- Records in order, for judging them again.
-select key, owner, source, cdid, signed from mirror.records where key > $1 order by key limit $2
-
--- name: judge_records
--- Records judged again: $1 keys, $2 their documents, $3 provisional.
-update mirror.records r set provisional = t.provisional
-from unnest($1::text[], $2::text[], $3::boolean[]) as t (key, cdid, provisional)
-where r.key = t.key and r.cdid = t.cdid and r.provisional <> t.provisional
-
--- name: remove_judged
--- Records that are no longer accepted: $1 keys, $2 their documents, $3 indexed schemas, $4 now.
-with gone as (
-  delete from mirror.records r
-  using unnest($1::text[], $2::text[]) as t (key, cdid)
-  where r.key = t.key and r.cdid = t.cdid
-  returning r.key, r.schema
-), marked as (
-  insert into mirror.projection_queue (key, marked_at, former_schemas)
-  select key, $4, array[schema] from gone where schema = any($3::text[]) order by key
-  on conflict (key) do update set
-    generation = nextval('mirror.projection_generation'),
-    former_schemas = array(
-      select distinct s from unnest(projection_queue.former_schemas || excluded.former_schemas) as s
-    )
-)
-select count(*) from gone
-
--- name: judge_entity
--- An entity judged again.
-update mirror.entities set standing = $3 where ccid = $1 and cdid = $2
-
--- name: remove_entity
--- An entity that is no longer accepted.
-delete from mirror.entities where ccid = $1 and cdid = $2
