@@ -98,8 +98,10 @@ class ActivityKeeper:
     async def _tick_over(self, kind: SubjectKind, now: datetime) -> int:
         started, touched = time.perf_counter(), 0
         try:
-            while subjects := await self._activity.refresh(kind, now):
-                touched += subjects
+            is_last = False
+            while not is_last:
+                batch = await self._activity.refresh(kind, now)
+                touched, is_last = touched + batch.subjects, batch.is_last
         except Exception:
             self._metrics.activity_refreshed(kind.value, "error", time.perf_counter() - started)
             raise

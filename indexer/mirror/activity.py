@@ -1,22 +1,24 @@
-"""Activity in the mirror: marks, counts of days, and the numbers of every subject.
+"""Activity in the mirror: marks, and the numbers of every subject.
 
 A subject is a community (its canonical key) or a person (the CCID). Changes of records reach it by marks,
-which triggers on `records` leave in the transaction that changes them (`0004_activity.sql`): rows "count
-this day of this subject again", only ever added, so that followers never wait for each other. What becomes
+which triggers on `records` leave in the transaction that changes them (`0004_activity.sql`): "this entry
+came", "this entry went", only ever added, so that followers never wait for each other. What becomes
 different by itself, because an entry leaves the 7 or 30 days or because the time of one in the future
 comes, is known in advance: `due_at`.
 
-`refresh` is one transaction: it takes marks away, counts the marked days again from the records, puts the
-days of the touched subjects together and stores their numbers. A crash leaves all of it or none. An
-advisory lock admits one such transaction at a time, so two processes never count one mark twice, nor
-overwrite newer numbers by older ones. The cost grows with the entries of the marked days and the days of
-the touched subjects.
+`refresh` is one transaction: it takes marks away and brings the numbers of their subjects up to date by
+them, in one statement. Numbers are as of the records that the transaction sees, so it sees one moment of
+all tables. A subject that marks can not bring up to date (a new one, one with entries of the future, one
+whose weight lost digits to what was taken away) is counted again from its entries. A crash leaves all of
+it or none, and the disk is not waited for: what is lost is counted again. A lock admits one such
+transaction at a time, so two processes never count one mark twice. The cost grows with what changed.
 
 Numbers are delivered to the search engine by whoever knows it: `undelivered`, `note_delivered`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, timedelta
 from enum import StrEnum
@@ -36,6 +38,8 @@ MONTH: Final = timedelta(days=30)
 WEEK: Final = timedelta(days=7)
 MARKS_AT_ONCE: Final = 50_000
 SUBJECTS_AT_ONCE: Final = 5_000
+_DAYS_MORE: Final = 32
+"""How many places of days beyond those of the history a row may have before it is counted again."""
 
 
 class SubjectKind(StrEnum):
@@ -48,33 +52,92 @@ class SubjectKind(StrEnum):
 _DOMAIN_OWNED: Final = (
     "(strpos(r.owner, '.') > 0 or length(r.owner) <> 42 or left(r.owner, 3) not in ('con', 'ccs'))"
 )
+_DAY: Final = "(m.at at time zone 'UTC')::date"
+_FIRST: Final = "$9::date::timestamp at time zone 'UTC'"
+_OF_PAIR: Final = f"r.author = p.author and r.parent = p.subject and {_DOMAIN_OWNED}"
 _PARTS: Final[Mapping[SubjectKind, Mapping[str, str]]] = {
     SubjectKind.COMMUNITY: {
         "{entries}": f"r.parent = s.subject and {_DOMAIN_OWNED}",
-        "{authors}": "array_agg(distinct hashtextextended(r.author, 0))",
-        "{authors_7d}": """(
-            select count(distinct x.author)::integer
-            from (
-                select unnest(d.authors) as author from mirror.activity_days d
-                where d.subject = s.subject and d.day > $11 and d.day <= s.last_whole_day
-                union all select unnest(k.authors)
-                union all select unnest(t.authors)
-            ) as x
-        )""",
-        "{profile}": "($9::text[])[0]",
         "{of_kind}": "starts_with(m.subject, 'cckv:')",
+        "{is_entry}": "m.detail is not null",
+        "{is_touch}": "m.at is null",
+        # Whether an author is new to a day or a week is told by how many of their entries there are now, and how
+        # many of these came.
+        "{days}": f"""told as (
+            select s.subject, m.detail as author, {_DAY} as day, sum(m.change)::integer as came
+            from s join taken m on m.subject = s.subject and m.change <> 0 and m.at >= {_FIRST}
+            group by s.subject, m.detail, {_DAY}
+        ), told_days as (
+            select subject, array_agg(day) as days, array_agg(posts) as posts, array_agg(authors) as authors
+            from (
+                select p.subject, p.day, sum(p.came)::integer as posts,
+                    sum((n.posts > 0)::integer - (n.posts > p.came)::integer)::integer as authors
+                from told p
+                cross join lateral (
+                    select count(*) as posts from mirror.records r
+                    where {_OF_PAIR} and r.first_created_at >= p.day::timestamp at time zone 'UTC'
+                        and r.first_created_at < (p.day + 1)::timestamp at time zone 'UTC' offset 0
+                ) as n
+                group by p.subject, p.day
+            ) as d
+            group by subject
+        ), of_week as (
+            select subject, author, week_from, sum(came) as came
+            from (
+                select s.subject, s.week_from, m.detail as author, m.change::integer as came
+                from s join taken m on m.subject = s.subject and m.change <> 0 and m.at >= s.week_from
+                union all
+                select s.subject, s.week_from, e.author, 0
+                from s
+                cross join lateral (
+                    select distinct r.author from mirror.records r
+                    where r.parent = s.subject and {_DOMAIN_OWNED}
+                        and r.first_created_at >= s.week_from and r.first_created_at < $8 offset 0
+                ) as e
+                where s.is_due
+            ) as moves
+            group by subject, author, week_from
+        ), week_authors as (
+            select p.subject, sum((n.still > 0)::integer - (n.posts > p.came)::integer)::integer as more
+            from of_week p
+            cross join lateral (
+                select count(*) as posts, count(*) filter (where r.first_created_at >= $8) as still
+                from mirror.records r where {_OF_PAIR} and r.first_created_at >= p.week_from offset 0
+            ) as n
+            group by p.subject
+        )""",
+        "{joined_authors}": "left join week_authors w on w.subject = s.subject",
+        "{authors_7d}": "s.authors_7d + coalesce(w.more, 0)",
+        "{counted_authors_7d}": "(count(distinct e.author) filter (where e.at >= $8))::integer",
+        "{counted_authors}": "count(distinct author)::integer",
+        "{none_or_authors_7d}": "coalesce(c.authors_7d, 0)",
+        "{profile}": "null::text",
     },
     SubjectKind.USER: {
-        "{entries}": "r.author = s.subject and r.schema = any($3::text[])",
-        "{authors}": "null::bigint[]",
-        "{authors_7d}": "null::integer",
+        "{entries}": "r.author = s.subject and r.href is null and r.schema = any($2::text[])",
+        "{of_kind}": "not starts_with(m.subject, 'cckv:')",
+        "{is_entry}": "coalesce(m.detail = any($2::text[]), false)",
+        "{is_touch}": "coalesce(m.detail = any($4::text[]), true)",
+        "{days}": f"""told_days as (
+            select subject, array_agg(day) as days, array_agg(posts) as posts, array_agg(0) as authors
+            from (
+                select m.subject, {_DAY} as day, sum(m.change)::integer as posts
+                from taken m where m.change <> 0 and m.at >= {_FIRST}
+                group by m.subject, {_DAY}
+            ) as d
+            group by subject
+        )""",
+        "{joined_authors}": "",
+        "{authors_7d}": "s.authors_7d",
+        "{counted_authors_7d}": "null::integer",
+        "{counted_authors}": "0",
+        "{none_or_authors_7d}": "null::integer",
         "{profile}": """(
             select coalesce(min(p.key) filter (where p.key like '%/main'), min(p.key))
             from mirror.records p
-            where p.schema = any($9::text[])
-              and p.key >= 'cckv://' || subject || '/' and p.key < 'cckv://' || subject || '0'
+            where p.schema = any($4::text[])
+              and p.key >= 'cckv://' || s.subject || '/' and p.key < 'cckv://' || s.subject || '0'
         )""",
-        "{of_kind}": "not starts_with(m.subject, 'cckv:')",
     },
 }
 
@@ -110,7 +173,11 @@ class Counting:
 
 @dataclass(frozen=True, slots=True)
 class ActivityRow:
-    """The numbers of one subject; `days`, `day_posts` and `day_authors` go side by side, oldest first."""
+    """The numbers of one subject.
+
+    `days`, `day_posts` and `day_authors` go side by side, in no order; what is told of one day in several
+    places adds up.
+    """
 
     subject: str
     half_life_seconds: float
@@ -126,6 +193,15 @@ class ActivityRow:
     day_posts: Sequence[int]
     day_authors: Sequence[int]
     revision: int
+
+    def history(self) -> list[tuple[date, int, int]]:
+        """(day, posts, authors) of the days that have entries, oldest first."""
+        posts: Counter[date] = Counter()
+        authors: Counter[date] = Counter()
+        for day, more_posts, more_authors in zip(self.days, self.day_posts, self.day_authors, strict=True):
+            posts[day] += more_posts
+            authors[day] += more_authors
+        return [(day, posts[day], authors[day]) for day in sorted(posts) if posts[day]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +220,14 @@ class CountedEntry:
     author: str
     schema: str
     at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """A batch: how many subjects' numbers were written, and whether nothing was left."""
+
+    subjects: int
+    is_last: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,47 +275,40 @@ class Activity:
 
     async def refresh(
         self, kind: SubjectKind, now: datetime, *, marks: int = MARKS_AT_ONCE, due: int = SUBJECTS_AT_ONCE
-    ) -> int:
-        """Count what is marked and what is due, up to a bound, in one transaction; 0 when nothing is left."""
-        sql, counting = _SQL[kind], self._counting
+    ) -> Refreshed:
+        """Bring up to date what is marked and what is due, up to about a bound, in one transaction."""
 
-        async def work(connection: Connection) -> int:
-            await connection.execute(_COMMON["lock_tick"])
-            taken = await connection.fetch(
-                sql["take_marks"],
-                marks,
-                counting.half_life_seconds,
-                list(counting.post_schemas),
-                self._first_day(now),
+        async def work(connection: Connection) -> Refreshed:
+            await self._begin_batch(connection)
+            row = await connection.fetchrow(
+                _SQL[kind]["count_changes"], *self._parameters(now, marks, due)
             )
-            waiting = await connection.fetch(sql["take_due"], now, due)
-            subjects = sorted({row["subject"] for row in (*taken, *waiting)})
-            await self._put_together(connection, kind, subjects, now)
-            return len(subjects)
+            assert row is not None
+            written, again = row["written"], row["again"]
+            for start in range(0, len(again), SUBJECTS_AT_ONCE):
+                part = again[start : start + SUBJECTS_AT_ONCE]
+                written += await self._count_again(connection, kind, part, now)
+            return Refreshed(written, is_last=row["marks"] < marks and written < due)
 
-        return await self._database.transaction("refresh_activity", work)
+        return await self._database.transaction("refresh_activity", work, durable=False)
 
     async def recount(self, now: datetime, *, at_once: int = SUBJECTS_AT_ONCE) -> bool:
-        """Count the next subjects from scratch, in one transaction; False when all are counted."""
+        """Count the next subjects from their entries, in one transaction; False when all are counted."""
 
         async def work(connection: Connection) -> bool:
-            await connection.execute(_COMMON["lock_tick"])
+            await self._begin_batch(connection)
             row = await connection.fetchrow(_COMMON["read_settings"])
             if row is None or row["recounted_to"] is None:
                 return False
-            # Keys of communities sort before CCIDs, so one position serves both.
-            subjects: list[str] = []
+            found = await connection.fetch(_COMMON["take_recounted"], row["recounted_to"], at_once)
+            subjects = [each["subject"] for each in found]
             for kind in SubjectKind:
-                found = await connection.fetch(
-                    _SQL[kind]["take_recounted"], row["recounted_to"], at_once - len(subjects)
-                )
-                of_kind = [each["subject"] for each in found]
+                of_kind = [subject for subject in subjects if kind_of(subject) is kind]
                 await self._count_again(connection, kind, of_kind, now)
-                subjects += of_kind
             await connection.execute(_COMMON["note_recounted"], subjects[-1] if subjects else None)
             return bool(subjects)
 
-        return await self._database.transaction("recount_activity", work)
+        return await self._database.transaction("recount_activity", work, durable=False)
 
     async def recount_state(self) -> Recount | None:
         """How far a recount has come; None when none is under way."""
@@ -266,47 +343,34 @@ class Activity:
         """The search engine was filled anew: everything is to be delivered again."""
         await self._database.execute(_COMMON["deliver_all"])
 
+    async def _begin_batch(self, connection: Connection) -> None:
+        await connection.execute("set transaction isolation level repeatable read")
+        await connection.execute(_COMMON["lock_tick"])
+        await connection.execute(_COMMON["plan_by_index"])
+
     async def _count_again(
         self, connection: Connection, kind: SubjectKind, subjects: list[str], now: datetime
-    ) -> None:
+    ) -> int:
         if not subjects:
-            return
-        counting = self._counting
-        await connection.execute(_COMMON["drop_days"], subjects)
-        await connection.execute(
-            _SQL[kind]["count_days"],
-            subjects,
-            counting.half_life_seconds,
-            list(counting.post_schemas),
-            self._first_day(now),
-        )
-        await self._put_together(connection, kind, subjects, now)
+            return 0
+        parameters = self._parameters(now, 0, 0)
+        written: int = await connection.fetchval(_SQL[kind]["count_again"], *parameters, subjects)
+        return written
 
-    async def _put_together(
-        self, connection: Connection, kind: SubjectKind, subjects: list[str], now: datetime
-    ) -> None:
-        if not subjects:
-            return
-        counting, today = self._counting, now.astimezone(UTC).date()
-        await connection.execute(_COMMON["forget_days"], subjects, self._first_day(now))
-        await connection.execute(
-            _SQL[kind]["refresh_subjects"],
-            subjects,
+    def _parameters(self, now: datetime, marks: int, due: int) -> tuple[object, ...]:
+        counting = self._counting
+        return (
             now,
             list(counting.post_schemas),
             counting.half_life_seconds,
+            list(counting.profile_schemas),
+            marks,
+            due,
             now - MONTH,
             now - WEEK,
-            today,
-            today - timedelta(days=counting.history_days - 1),
-            list(counting.profile_schemas),
-            (now - MONTH).astimezone(UTC).date(),
-            (now - WEEK).astimezone(UTC).date(),
+            now.astimezone(UTC).date() - timedelta(days=counting.history_days - 1),
+            counting.history_days + _DAYS_MORE,
         )
-
-    def _first_day(self, now: datetime) -> date:
-        """The oldest day that any number needs; one more, so that a clock that is set back finds it too."""
-        return now.astimezone(UTC).date() - timedelta(days=max(31, self._counting.history_days))
 
 
 async def activity_of(database: Database, subject: str) -> tuple[ActivityRow, Mapping[str, object]] | None:
@@ -323,7 +387,7 @@ async def entries_of(
 ) -> tuple[list[CountedEntry], int]:
     """The newest entries of a subject since a moment, and how many there are in all."""
     rows = await database.fetch(
-        _SQL[kind_of(subject)]["entries_of"], subject, since, list(post_schemas), limit
+        _SQL[kind_of(subject)]["entries_of"], subject, list(post_schemas), since, limit
     )
     entries = [
         CountedEntry(row["key"], row["author"], row["schema"], row["first_created_at"]) for row in rows

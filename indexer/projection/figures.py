@@ -104,7 +104,7 @@ def figures_of(row: ActivityRow) -> Document:
         figures["lastPostAt"] = rfc3339(row.last_at)
     figures["activityHistory"] = [
         [day.isoformat(), posts] if row.authors_7d is None else [day.isoformat(), posts, authors]
-        for day, posts, authors in zip(row.days, row.day_posts, row.day_authors, strict=True)
+        for day, posts, authors in row.history()
     ]
     figures["activityBasis"] = basis
     return figures

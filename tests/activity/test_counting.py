@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from indexer.activity.keeper import ActivityKeeper
 from indexer.activity.score import Day, Entry, numbers
-from indexer.mirror.activity import Activity, Counting
+from indexer.mirror.activity import Activity, ActivityRow, Counting
 from indexer.simulation import schemas as wire
 from tests.replication.stage import open_mirror
 
@@ -100,11 +100,8 @@ async def assert_counted(mirror: Mirror, now: datetime, counted_with: Counting) 
         assert row["weight"] == pytest.approx(expected.basis.weight, rel=1e-9)
         assert row["rank"] == pytest.approx(expected.basis.rank(now), rel=1e-12)
         first = (now - timedelta(days=counted_with.history_days - 1)).date()
-        days = [
-            Day(day, posts, authors)
-            for day, posts, authors in zip(row["days"], row["day_posts"], row["day_authors"], strict=True)
-            if day >= first
-        ]
+        history = ActivityRow(**{name: row[name] for name in ActivityRow.__slots__}).history()
+        days = [Day(day, posts, authors) for day, posts, authors in history if day >= first]
         assert days == [day if is_community else Day(day.date, day.posts, 0) for day in expected.days]
 
 
@@ -179,7 +176,7 @@ def test_any_history_is_counted_as_the_formula_says(database_url: str) -> None:
     async def live(steps: list[tuple[str, int, int, int]], half_life: float, days: int) -> None:
         async with open_mirror(database_url) as mirror:
             await mirror.database.execute(
-                "truncate mirror.records, mirror.activity, mirror.activity_days, mirror.activity_marks,"
+                "truncate mirror.records, mirror.activity, mirror.activity_undelivered, mirror.activity_marks,"
                 " mirror.activity_settings"
             )
             history = History(mirror, counting(half_life, days))

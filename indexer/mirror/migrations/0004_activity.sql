@@ -1,41 +1,33 @@
--- Activity: who or what has to be counted again, the counts of days, and the numbers of each subject.
+-- Activity: what changed since it was last counted, and the numbers of each subject.
 -- A subject is a community (its key) or a person (the CCID). Its entries are records: those directly under the
--- key, or those by the author whose schema is a post schema; an entry's time is first_created_at.
+-- key, or those by the author whose schema is a post schema; an entry's time is first_created_at. References are
+-- nobody's posts. What is directly below a domain's key is an entry: hence the conditions.
 
-create index records_entries on mirror.records (parent, first_created_at) include (author)
+create index records_posts on mirror.records (author, first_created_at) where href is null;
+create index records_entries on mirror.records (parent, first_created_at)
   where strpos(owner, '.') > 0 or length(owner) <> 42 or left(owner, 3) not in ('con', 'ccs');
-create index records_author on mirror.records (author, first_created_at) include (schema);
-create index records_author_entries on mirror.records (author, first_created_at) include (parent)
+create index records_author_entries on mirror.records (author, parent, first_created_at)
   where strpos(owner, '.') > 0 or length(owner) <> 42 or left(owner, 3) not in ('con', 'ccs');
 
--- "Count this subject's day again": level-triggered, only ever added to, so that no follower waits for another;
--- a tick takes the rows away in the transaction that counts.
+-- Entries that came (change 1) or went (-1) since the last tick, and what else a subject has to be looked at for
+-- (0). Only ever added to, so that no follower waits for another; a tick takes the rows away in the transaction
+-- that counts them. detail is the author of a community's entry, the schema of a person's record.
 create table mirror.activity_marks (
   subject text collate "C" not null,
-  day date not null
+  at timestamptz,
+  detail text collate "C",
+  change smallint not null
 );
 
--- The entries of one UTC day. weight is the sum of 2^((t - newest_at) / half-life) over them, so at least 1.
-create table mirror.activity_days (
-  subject text collate "C" not null,
-  day date not null,
-  posts integer not null,
-  -- of communities only: 64-bit hashes of the distinct authors, and how many they are
-  authors bigint[],
-  author_count integer not null,
-  oldest_at timestamptz not null,
-  newest_at timestamptz not null,
-  weight double precision not null,
-  primary key (subject, day)
-);
-
--- The numbers of a subject as of refreshed_at; right until due_at unless it is marked.
+-- The numbers of a subject as of refreshed_at; right until due_at but for what is marked.
 create table mirror.activity (
   subject text collate "C" primary key,
   half_life_seconds double precision not null,
   -- the newest entry that is not in the future; weight is relative to it, 0 when none counts
   newest_at timestamptz,
   weight double precision not null,
+  -- what rounding can have done to weight, at most
+  weight_error double precision not null,
   -- entries of the future, each held at weight 1
   held integer not null,
   -- log2 of the sum of 2^(t / half-life): orders by score, and does not move with time
@@ -46,17 +38,22 @@ create table mirror.activity (
   last_at timestamptz,
   -- the profile that stands for a person: the one that ends in /main, else the smallest key
   profile text collate "C",
+  -- posts and authors by UTC day: what is told of one day in several places adds up
   days date[] not null,
   day_posts integer[] not null,
   day_authors integer[] not null,
   refreshed_at timestamptz not null,
   due_at timestamptz,
-  revision bigint not null default 1,
-  delivered boolean not null default false
-) with (fillfactor = 80);
+  revision bigint not null default 1
+) with (fillfactor = 60);
 
 create index activity_due_at on mirror.activity (due_at) where due_at is not null;
-create index activity_undelivered on mirror.activity (subject) where not delivered;
+
+-- Subjects whose numbers the search engine lacks, at the revision that it lacks.
+create table mirror.activity_undelivered (
+  subject text collate "C" primary key,
+  revision bigint not null
+) with (fillfactor = 80);
 
 -- What the numbers were counted with. recounted_to: a recount of everything has come so far; null: none is due.
 create table mirror.activity_settings (
@@ -73,16 +70,17 @@ create table mirror.activity_settings (
 -- rows; updates go row by row, for only those that change what is counted cost anything.
 create function mirror.mark_added_records() returns trigger language plpgsql as $$
 begin
-  insert into mirror.activity_marks (subject, day)
-  select author, (first_created_at at time zone 'UTC')::date from added
-  union
-  select owner, (first_created_at at time zone 'UTC')::date from added where strpos(owner, '.') = 0
-  union
-  select parent, (first_created_at at time zone 'UTC')::date from added
+  insert into mirror.activity_marks (subject, at, detail, change)
+  select author, first_created_at, schema, 1 from added where href is null
+  union all
+  select parent, first_created_at, author, 1 from added
   where strpos(owner, '.') > 0 or length(owner) <> 42 or left(owner, 3) not in ('con', 'ccs')
-  union
+  union all
+  -- it may be a profile of somebody's that somebody else wrote
+  select owner, null, schema, 0 from added where owner <> author and strpos(owner, '.') = 0
+  union all
   -- it may be a community itself, whose document is new to the search engine
-  select key, (first_created_at at time zone 'UTC')::date from added
+  select key, null, null, 0 from added
   where href is null and (strpos(owner, '.') > 0 or length(owner) <> 42 or left(owner, 3) not in ('con', 'ccs'));
   return null;
 end
@@ -90,33 +88,35 @@ $$;
 
 create function mirror.mark_removed_records() returns trigger language plpgsql as $$
 begin
-  insert into mirror.activity_marks (subject, day)
-  select author, (first_created_at at time zone 'UTC')::date from removed
-  union
-  select owner, (first_created_at at time zone 'UTC')::date from removed where strpos(owner, '.') = 0
-  union
-  select parent, (first_created_at at time zone 'UTC')::date from removed
-  where strpos(owner, '.') > 0 or length(owner) <> 42 or left(owner, 3) not in ('con', 'ccs');
+  insert into mirror.activity_marks (subject, at, detail, change)
+  select author, first_created_at, schema, -1 from removed where href is null
+  union all
+  select parent, first_created_at, author, -1 from removed
+  where strpos(owner, '.') > 0 or length(owner) <> 42 or left(owner, 3) not in ('con', 'ccs')
+  union all
+  select owner, null, schema, 0 from removed where owner <> author and strpos(owner, '.') = 0;
   return null;
 end
 $$;
 
 create function mirror.mark_changed_record() returns trigger language plpgsql as $$
-declare
-  subjects text[] := array[old.author, new.author];
 begin
+  insert into mirror.activity_marks (subject, at, detail, change)
+  select author, first_created_at, schema, change
+  from (values
+    (old.author, old.first_created_at, old.schema, old.href, -1::smallint),
+    (new.author, new.first_created_at, new.schema, new.href, 1::smallint)
+  ) as person (author, first_created_at, schema, href, change)
+  where href is null;
   if strpos(new.owner, '.') > 0 or length(new.owner) <> 42 or left(new.owner, 3) not in ('con', 'ccs') then
-    subjects := subjects || new.parent;
-    if new.href is null then
-      subjects := subjects || new.key;
-    end if;
+    insert into mirror.activity_marks (subject, at, detail, change)
+    values
+      (new.parent, old.first_created_at, old.author, -1), (new.parent, new.first_created_at, new.author, 1),
+      (new.key, null, null, 0);
   else
-    subjects := subjects || new.owner;
+    insert into mirror.activity_marks (subject, at, detail, change)
+    values (new.owner, null, old.schema, 0), (new.owner, null, new.schema, 0);
   end if;
-  insert into mirror.activity_marks (subject, day)
-  select s, (old.first_created_at at time zone 'UTC')::date from unnest(subjects) s
-  union
-  select s, (new.first_created_at at time zone 'UTC')::date from unnest(subjects) s;
   return null;
 end
 $$;
@@ -129,19 +129,18 @@ create trigger records_changed after update on mirror.records
   for each row
   when (
     old.author <> new.author or old.schema <> new.schema or old.first_created_at <> new.first_created_at
+    or (old.href is null) <> (new.href is null)
   )
   execute function mirror.mark_changed_record();
 
 -- What is there already is counted by the first tick.
-insert into mirror.activity_marks (subject, day)
-select author, (first_created_at at time zone 'UTC')::date from mirror.records
+insert into mirror.activity_marks (subject, change)
+select author, 0 from mirror.records where href is null
 union
-select owner, (first_created_at at time zone 'UTC')::date from mirror.records where strpos(owner, '.') = 0
+select owner, 0 from mirror.records where strpos(owner, '.') = 0
 union
-select parent, (first_created_at at time zone 'UTC')::date from mirror.records
+select parent, 0 from mirror.records
 where strpos(owner, '.') > 0 or length(owner) <> 42 or left(owner, 3) not in ('con', 'ccs')
 union
-select key, (first_created_at at time zone 'UTC')::date from mirror.records
-where href is null and (
-  strpos(owner, '.') > 0 or length(owner) <> 42 or left(owner, 3) not in ('con', 'ccs')
-);
+select key, 0 from mirror.records
+where href is null and (strpos(owner, '.') > 0 or length(owner) <> 42 or left(owner, 3) not in ('con', 'ccs'));

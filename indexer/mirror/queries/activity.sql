@@ -1,199 +1,255 @@
--- Statements that count activity. {entries}, {authors}, {authors_7d}, {profile} and {of_kind} stand for what differs between
--- communities and people (mirror/activity.py); s.subject is the subject, r its entry, {schemas} the post schemas.
+-- Statements that count activity. {entries}, {is_entry} and the like stand for what differs between communities
+-- and people (mirror/activity.py); s.subject is a subject and r its entry, $2 the post schemas.
 -- A weight is the sum of 2^((t - newest) / half-life). Exponents stop at -1000: beside a weight of 1 that is
 -- nothing, and PostgreSQL raises an error where a power underflows.
 
 -- name: lock_tick
--- One batch at a time, whichever process counts.
-select pg_advisory_xact_lock(7165063380137177091)
+-- One batch at a time, whichever process counts. A lock of this kind is no query, so that the snapshot is taken
+-- when the lock is held: marks, numbers and records are then seen as of one moment.
+lock table mirror.activity_settings in share row exclusive mode
 
--- name: take_marks
--- Take up to $1 marks and count their days again. $2 half-life in seconds, $3 post schemas, $4 the first day that
--- is kept. Gives the subjects.
-with taken as (
-  delete from mirror.activity_marks
-  where ctid = any(array(select ctid from mirror.activity_marks m where {of_kind} limit $1))
-  returning subject, day
-), s as (
-  select distinct subject, day from taken
-), counted as (
-  select s.subject, s.day, e.posts, e.authors, e.oldest_at, e.newest_at, e.weight
+-- name: plan_by_index
+-- Of what is joined to the mirror a batch names a few rows: these are looked up (lateral, "offset 0"). What is
+-- joined among each other is hashed, however wrong the guesses about freshly filled tables are.
+set local enable_nestloop = off; set local enable_mergejoin = off; set local work_mem = '32MB'
+
+-- name: count_changes
+-- Take the marks of the subjects of the first $5 of them, and up to $6 subjects that are due, and bring their
+-- numbers up to date by what came, went or left a window. $1 now, $3 half-life in seconds, $4 profile schemas,
+-- $7 and $8 the moments 30 and 7 days ago, $9 the first day of the history, $10 how many days a row may list.
+-- Gives how many were written and were marked, and which subjects have to be counted again from their entries: new
+-- ones, those with entries of the future, and those whose weight has lost digits.
+with chosen as materialized (
+  select distinct f.subject
+  from (select m.subject from mirror.activity_marks m where {of_kind} limit $5) as f
+), deleted as (
+  delete from mirror.activity_marks m using chosen where m.subject = chosen.subject
+  returning m.subject, m.at, m.detail, m.change
+), taken as materialized (
+  select m.subject, m.at, m.detail, case when {is_entry} then m.change else 0 end as change, {is_touch} as touches
+  from deleted m
+  union all
+  (
+    select m.subject, null, null, 0, false from mirror.activity m
+    where m.due_at <= $1 and {of_kind} order by m.due_at limit $6
+  )
+), touched as (
+  select
+    subject, bool_or(touches) as touches, bool_or(change <> 0) as has_changed, bool_or(change < 0) as has_removed,
+    coalesce(bool_or(at > $1) filter (where change <> 0), false) as is_ahead,
+    max(at) filter (where change > 0) as added_to,
+    -- when the first of what came leaves the 7 or the 30 days
+    least(
+      min(at) filter (where change > 0 and at >= $8) + ($1::timestamptz - $8::timestamptz),
+      min(at) filter (where change > 0 and at >= $7 and at < $8) + ($1::timestamptz - $7::timestamptz)
+    ) + interval '1 microsecond' as added_leave_at
+  from taken
+  group by subject
+), state as materialized (
+  select
+    t.*, a.newest_at as weighed_at, a.weight, a.weight_error, a.posts_7d, a.posts_30d, a.authors_7d, a.last_at,
+    a.profile, a.days, a.day_posts, a.day_authors, a.due_at, coalesce(a.due_at <= $1, false) as is_due,
+    -- marks tell what came and went; where a window has moved over what is counted, so do its edges
+    case when a.due_at <= $1 then a.refreshed_at - ($1::timestamptz - $7::timestamptz) else $7 end as month_from,
+    case when a.due_at <= $1 then a.refreshed_at - ($1::timestamptz - $8::timestamptz) else $8 end as week_from,
+    a.subject is null or a.refreshed_at > $1 or a.held > 0 or t.is_ahead or a.half_life_seconds <> $3
+      or cardinality(a.days) > $10 as again
+  from touched t
+  left join lateral (select * from mirror.activity a where a.subject = t.subject offset 0) as a on true
+), s as materialized (
+  select
+    state.*, case when has_removed then n.at else greatest(weighed_at, added_to) end as newest_at,
+    case when has_removed then l.at else greatest(last_at, added_to) end as now_last_at
+  from state
+  left join lateral (
+    select r.first_created_at as at from mirror.records r, (select state.subject) as s
+    where state.has_removed and {entries} and r.first_created_at <= $1 order by r.first_created_at desc limit 1
+  ) as n on true
+  left join lateral (
+    select r.first_created_at as at from mirror.records r, (select state.subject) as s
+    where state.has_removed and {entries} order by r.first_created_at desc limit 1
+  ) as l on true
+  where not again and (touches or has_changed or is_due)
+), left_behind as (
+  select s.subject, m.posts as month_posts, m.weight, w.posts as week_posts, least(
+      mn.at + ($1::timestamptz - $7::timestamptz), wn.at + ($1::timestamptz - $8::timestamptz)
+    ) + interval '1 microsecond' as due_at
   from s
+  cross join lateral (
+    select count(*)::integer as posts, coalesce(sum(power(2::float8, greatest(least(
+      date_part('epoch', r.first_created_at - s.newest_at) / $3, 1000), -1000))), 0) as weight
+    from mirror.records r
+    where {entries} and r.first_created_at >= s.month_from and r.first_created_at < $7 offset 0
+  ) as m
+  cross join lateral (
+    select count(*)::integer as posts from mirror.records r
+    where {entries} and r.first_created_at >= s.week_from and r.first_created_at < $8 offset 0
+  ) as w
   left join lateral (
     select r.first_created_at as at from mirror.records r
-    where {entries}
-      and r.first_created_at >= s.day::timestamp at time zone 'UTC'
-      and r.first_created_at < (s.day + 1)::timestamp at time zone 'UTC'
-    order by r.first_created_at desc limit 1
-  ) as n on true
+    where {entries} and r.first_created_at >= $7 order by r.first_created_at limit 1
+  ) as mn on true
+  left join lateral (
+    select r.first_created_at as at from mirror.records r
+    where {entries} and r.first_created_at >= $8 order by r.first_created_at limit 1
+  ) as wn on true
+  where s.is_due
+), sums as (
+  select
+    s.subject, coalesce(sum(m.change) filter (where m.at >= s.month_from), 0)::integer as month_posts,
+    coalesce(sum(m.change) filter (where m.at >= s.week_from), 0)::integer as week_posts,
+    coalesce(sum(m.change * p.weight) filter (where m.at >= s.month_from), 0) as weight,
+    coalesce(sum(p.weight) filter (where m.at >= s.month_from), 0) as moved
+  from s
+  join taken m on m.subject = s.subject and m.change <> 0
+  cross join lateral (
+    select power(2::float8, greatest(least(
+      date_part('epoch', m.at - s.newest_at) / $3, 1000), -1000)) as weight
+  ) as p
+  group by s.subject
+), {days}, computed as materialized (
+  select
+    s.subject, x.month_posts, s.now_last_at, x.week_posts, {authors_7d} as authors_7d,
+    case when x.month_posts > 0 then s.newest_at end as newest_at,
+    case when x.month_posts > 0 then x.weight else 0 end as weight,
+    case when x.month_posts > 0 then x.weight_error else 0 end as weight_error,
+    -- counting again gives back what rounding took
+    x.month_posts > 0 and not coalesce(x.weight > 0 and x.weight_error <= 1e-11 * x.weight, false) as again,
+    case when s.touches then {profile} else s.profile end as profile,
+    s.days || coalesce(d.days, '{}') as days, s.day_posts || coalesce(d.posts, '{}') as day_posts,
+    s.day_authors || coalesce(d.authors, '{}') as day_authors,
+    case when s.is_due then o.due_at else least(s.due_at, s.added_leave_at) end as due_at
+  from s
+  left join sums c on c.subject = s.subject
+  left join left_behind o on o.subject = s.subject
+  left join told_days d on d.subject = s.subject
+  {joined_authors}
+  cross join lateral (
+    select least(greatest(coalesce(date_part('epoch', s.weighed_at - s.newest_at), 0) / $3, -1000), 1000) as steps
+  ) as e
   cross join lateral (
     select
-      count(*)::integer as posts, {authors} as authors, min(r.first_created_at) as oldest_at, n.at as newest_at,
-      sum(power(2::float8, greatest(date_part('epoch', r.first_created_at - n.at) / $2, -1000))) as weight
-    from mirror.records r
-    where {entries}
-      and r.first_created_at >= s.day::timestamp at time zone 'UTC' and r.first_created_at <= n.at
-  ) as e
-  where s.day >= $4
+      s.posts_30d + coalesce(c.month_posts, 0) - coalesce(o.month_posts, 0) as month_posts,
+      s.posts_7d + coalesce(c.week_posts, 0) - coalesce(o.week_posts, 0) as week_posts,
+      s.weight * power(2::float8, e.steps) + coalesce(c.weight, 0) - coalesce(o.weight, 0) as weight,
+      s.weight_error * power(2::float8, e.steps) + 1e-15 * (
+        s.weight * power(2::float8, e.steps) * (1 + abs(e.steps)) + coalesce(c.moved, 0) + coalesce(o.weight, 0)
+      ) as weight_error
+  ) as x
 ), put as (
-  insert into mirror.activity_days as d (
-    subject, day, posts, authors, author_count, oldest_at, newest_at, weight
+  insert into mirror.activity as a (
+    subject, half_life_seconds, newest_at, weight, weight_error, held, rank, posts_7d, posts_30d, authors_7d,
+    last_at, profile, days, day_posts, day_authors, refreshed_at, due_at
   )
-  select subject, day, posts, authors, coalesce(cardinality(authors), 0), oldest_at, newest_at, weight
-  from counted where posts > 0
-  on conflict (subject, day) do update set
-    posts = excluded.posts, authors = excluded.authors, author_count = excluded.author_count,
-    oldest_at = excluded.oldest_at, newest_at = excluded.newest_at, weight = excluded.weight
-), emptied as (
-  delete from mirror.activity_days d using counted c
-  where c.posts = 0 and d.subject = c.subject and d.day = c.day
+  select
+    subject, $3, newest_at, weight, weight_error, 0,
+    case when weight > 0 then date_part('epoch', newest_at) / $3 + ln(weight) / ln(2::float8) else -1e300 end,
+    week_posts, month_posts, authors_7d, now_last_at, profile, days, day_posts, day_authors, $1, due_at
+  from computed where not again
+  on conflict (subject) do update set
+    newest_at = excluded.newest_at, weight = excluded.weight, weight_error = excluded.weight_error,
+    rank = excluded.rank, posts_7d = excluded.posts_7d, posts_30d = excluded.posts_30d,
+    authors_7d = excluded.authors_7d, last_at = excluded.last_at, profile = excluded.profile,
+    days = excluded.days, day_posts = excluded.day_posts, day_authors = excluded.day_authors,
+    refreshed_at = excluded.refreshed_at, due_at = excluded.due_at, revision = a.revision + 1
+  returning subject, revision
+), queued as (
+  insert into mirror.activity_undelivered (subject, revision) select subject, revision from put
+  on conflict (subject) do update set revision = excluded.revision
 )
-select distinct subject from s where $3::text[] is not null
-
--- name: take_due
--- Subjects whose numbers change by themselves by $1, up to $2 of them.
-select subject from mirror.activity m where due_at <= $1 and {of_kind} order by due_at limit $2
-
--- name: take_recounted
--- The next $2 subjects of a recount of everything, after $1.
-select subject from mirror.activity m where subject > $1 and {of_kind} order by subject limit $2
-
--- name: drop_days
--- Forget the days of these subjects.
-delete from mirror.activity_days where subject = any($1::text[])
-
--- name: count_days
--- Count every day of these subjects from $4 on. $2 half-life in seconds, $3 post schemas.
-insert into mirror.activity_days (subject, day, posts, authors, author_count, oldest_at, newest_at, weight)
 select
-  s.subject, r.day, count(*)::integer, {authors}, coalesce(cardinality({authors}), 0), min(r.first_created_at), max(r.first_created_at),
-  sum(power(2::float8, greatest(date_part('epoch', r.first_created_at - r.newest_at) / $2, -1000)))
-from unnest($1::text[]) as s (subject)
-cross join lateral (
-  select
-    r.first_created_at, r.author, (r.first_created_at at time zone 'UTC')::date as day,
-    max(r.first_created_at) over (partition by (r.first_created_at at time zone 'UTC')::date) as newest_at
-  from mirror.records r
-  where {entries} and r.first_created_at >= $4::date::timestamp at time zone 'UTC'
-) as r
-where $3::text[] is not null
-group by s.subject, r.day
+  (select count(*) from put) as written, (select count(*) from deleted) as marks,
+  array(select subject from state where again union all select subject from computed where again) as again
+where $2::text[] is not null and $4::text[] is not null
 
--- name: refresh_subjects
--- Put the days of these subjects together. $1 subjects, $2 now, $3 post schemas, $4 half-life in seconds, $5 the
--- moment 30 days ago and $6 the one 7 days ago, $7 today, $8 the first day of the history, $9 profile schemas,
--- $10 and $11 the days of $5 and $6. Days between are taken whole; of those two, and of today when there are
--- entries of the future, the entries themselves are looked at.
-with s as materialized (
+-- name: count_again
+-- Count these subjects ($11) from their entries. Parameters as above.
+with given as materialized (
+  select subject from unnest($11::text[]) as g (subject)
+), entries as materialized (
+  select s.subject, e.at, e.author, least((e.at at time zone 'UTC')::date, ($1::timestamptz at time zone 'UTC')::date) as day
+  from given s
+  cross join lateral (
+    select r.first_created_at as at, r.author from mirror.records r
+    where {entries} and r.first_created_at >= least($7::timestamptz, $9::date::timestamp at time zone 'UTC') offset 0
+  ) as e
+), newest as (
+  select subject, max(at) filter (where at <= $1) as at from entries where at >= $7 group by subject
+), sums as (
   select
-    g.subject, l.at as last_at, coalesce(l.at > $2, false) as has_held,
-    case when l.at > $2 then p.at else l.at end as newest_at,
-    case when l.at > $2 then $7::date - 1 else $7::date end as last_whole_day
-  from unnest($1::text[]) as g (subject)
-  cross join lateral (select g.subject) as s
+    e.subject, n.at as newest_at, count(*)::integer as posts_30d,
+    (count(*) filter (where e.at >= $8))::integer as posts_7d, {counted_authors_7d} as authors_7d,
+    (count(*) filter (where e.at > $1))::integer as held,
+    coalesce(sum(power(2::float8, greatest(date_part('epoch', e.at - n.at) / $3, -1000)))
+      filter (where e.at <= $1), 0) as weight,
+    least(
+      min(e.at) + ($1::timestamptz - $7::timestamptz),
+      min(e.at) filter (where e.at >= $8) + ($1::timestamptz - $8::timestamptz)
+    ) + interval '1 microsecond' as leaves_at
+  from entries e
+  join newest n on n.subject = e.subject
+  where e.at >= $7
+  group by e.subject, n.at
+), told_days as (
+  select
+    subject, array_agg(day) as days, array_agg(posts) as posts, array_agg(authors) as authors
+  from (
+    select subject, day, count(*)::integer as posts, {counted_authors} as authors
+    from entries where day >= $9 group by subject, day order by subject, day
+  ) as d
+  group by subject
+), ranked as (
+  select
+    s.subject, c.newest_at, coalesce(c.weight, 0) as weight, coalesce(c.held, 0) as held,
+    coalesce(c.posts_7d, 0) as posts_7d, coalesce(c.posts_30d, 0) as posts_30d,
+    {none_or_authors_7d} as authors_7d, l.at as last_at, {profile} as profile, c.leaves_at,
+    coalesce(d.days, '{}') as days, coalesce(d.posts, '{}') as day_posts, coalesce(d.authors, '{}') as day_authors,
+    case when c.weight > 0 then date_part('epoch', c.newest_at) / $3 + ln(c.weight) / ln(2::float8) end
+      as past_rank,
+    case when c.held > 0 then date_part('epoch', $1::timestamptz) / $3 + ln(c.held::float8) / ln(2::float8) end
+      as held_rank
+  from given s
+  left join sums c on c.subject = s.subject
+  left join told_days d on d.subject = s.subject
   left join lateral (
     select r.first_created_at as at from mirror.records r
     where {entries} order by r.first_created_at desc limit 1
   ) as l on true
-  left join lateral (
-    select r.first_created_at as at from mirror.records r
-    where {entries} and l.at > $2 and r.first_created_at <= $2 order by r.first_created_at desc limit 1
-  ) as p on true
-  where $3::text[] is not null
-), sums as (
+), put as (
+  insert into mirror.activity as a (
+    subject, half_life_seconds, newest_at, weight, weight_error, held, rank, posts_7d, posts_30d, authors_7d,
+    last_at, profile, days, day_posts, day_authors, refreshed_at, due_at
+  )
   select
-    s.subject, s.last_at, s.newest_at, t.held,
-    coalesce(w.posts_30d, 0)::integer + m.posts + t.posts as posts_30d,
-    coalesce(w.posts_7d, 0)::integer + k.posts + t.posts as posts_7d,
-    {authors_7d} as authors_7d,
-    coalesce(w.weight, 0) + coalesce(m.weight, 0) + coalesce(t.weight, 0) as weight,
-    least(
-      least(w.oldest_30d, m.oldest_at, t.oldest_at) + ($2::timestamptz - $5::timestamptz),
-      least(w.oldest_7d, k.oldest_at, t.oldest_at) + ($2::timestamptz - $6::timestamptz)
-    ) as leaves_at,
-    coalesce(w.days, '{}') || case when s.has_held then array[$7::date] else '{}' end as days,
-    coalesce(w.day_posts, '{}') || case when s.has_held then array[t.posts] else '{}' end as day_posts,
-    coalesce(w.day_authors, '{}')
-      || case when s.has_held then array[coalesce(cardinality(t.authors), 0)] else '{}' end as day_authors
-  from s
-  cross join lateral (
-    select
-      sum(d.posts) filter (where d.day > $10::date) as posts_30d,
-      sum(d.posts) filter (where d.day > $11::date) as posts_7d,
-      sum(
-        d.weight * power(2::float8, greatest(date_part('epoch', d.newest_at - s.newest_at) / $4, -1000))
-      ) filter (where d.day > $10) as weight,
-      min(d.oldest_at) filter (where d.day > $10) as oldest_30d,
-      min(d.oldest_at) filter (where d.day > $11) as oldest_7d,
-      bool_or(d.day = $10) as has_month, bool_or(d.day = $11) as has_week,
-      array_agg(d.day) filter (where d.day >= $8) as days,
-      array_agg(d.posts) filter (where d.day >= $8) as day_posts,
-      array_agg(d.author_count) filter (where d.day >= $8) as day_authors
-    from (
-      select d.day, d.posts, d.author_count, d.oldest_at, d.newest_at, d.weight
-      from mirror.activity_days d
-      where d.subject = s.subject and d.day >= least($8::date, $10::date) and d.day <= s.last_whole_day
-      order by d.day
-    ) as d
-  ) as w
-  cross join lateral (
-    select
-      count(*)::integer as posts, min(r.first_created_at) as oldest_at,
-      sum(power(2::float8, greatest(date_part('epoch', r.first_created_at - s.newest_at) / $4, -1000))) as weight
-    from mirror.records r
-    where w.has_month and {entries}
-      and r.first_created_at >= $5 and r.first_created_at < ($10::date + 1)::timestamp at time zone 'UTC'
-  ) as m
-  cross join lateral (
-    select count(*)::integer as posts, {authors} as authors, min(r.first_created_at) as oldest_at
-    from mirror.records r
-    where w.has_week and {entries}
-      and r.first_created_at >= $6 and r.first_created_at < ($11::date + 1)::timestamp at time zone 'UTC'
-  ) as k
-  cross join lateral (
-    select
-      count(*)::integer as posts, {authors} as authors,
-      (count(*) filter (where r.first_created_at > $2))::integer as held,
-      min(r.first_created_at) filter (where r.first_created_at <= $2) as oldest_at,
-      sum(power(2::float8, greatest(date_part('epoch', r.first_created_at - s.newest_at) / $4, -1000)))
-        filter (where r.first_created_at <= $2) as weight
-    from mirror.records r
-    where s.has_held and {entries} and r.first_created_at >= $7::date::timestamp at time zone 'UTC'
-  ) as t
-), ranked as (
-  select
-    sums.*,
-    case when weight > 0 then date_part('epoch', newest_at) / $4 + ln(weight) / ln(2::float8) end as past_rank,
-    case when held > 0 then date_part('epoch', $2::timestamptz) / $4 + ln(held::float8) / ln(2::float8) end
-      as held_rank
-  from sums
+    subject, $3, newest_at, weight, 1e-15 * weight, held,
+    case
+      when held_rank is null then coalesce(past_rank, -1e300)
+      when past_rank is null then held_rank
+      else greatest(past_rank, held_rank)
+        + ln(1 + power(2::float8, greatest(-abs(past_rank - held_rank), -1000))) / ln(2::float8)
+    end,
+    posts_7d, posts_30d, authors_7d, last_at, profile, days, day_posts, day_authors, $1,
+    -- entries of the future are looked at by every tick
+    case when held > 0 then $1 + interval '1 microsecond' else leaves_at end
+  from ranked
+  on conflict (subject) do update set
+    half_life_seconds = excluded.half_life_seconds, newest_at = excluded.newest_at, weight = excluded.weight,
+    weight_error = excluded.weight_error, held = excluded.held, rank = excluded.rank,
+    posts_7d = excluded.posts_7d, posts_30d = excluded.posts_30d, authors_7d = excluded.authors_7d,
+    last_at = excluded.last_at, profile = excluded.profile, days = excluded.days,
+    day_posts = excluded.day_posts, day_authors = excluded.day_authors,
+    refreshed_at = excluded.refreshed_at, due_at = excluded.due_at, revision = a.revision + 1
+  returning subject, revision
+), queued as (
+  insert into mirror.activity_undelivered (subject, revision) select subject, revision from put
+  on conflict (subject) do update set revision = excluded.revision
 )
-insert into mirror.activity as a (
-  subject, half_life_seconds, newest_at, weight, held, rank, posts_7d, posts_30d, authors_7d, last_at, profile,
-  days, day_posts, day_authors, refreshed_at, due_at
-)
-select
-  subject, $4, case when weight > 0 then newest_at end, weight, held,
-  case
-    when held_rank is null then coalesce(past_rank, -1e300)
-    when past_rank is null then held_rank
-    else greatest(past_rank, held_rank)
-      + ln(1 + power(2::float8, greatest(-abs(past_rank - held_rank), -1000))) / ln(2::float8)
-  end,
-  posts_7d, posts_30d, authors_7d, last_at, {profile}, days, day_posts, day_authors, $2,
-  -- entries of the future are looked at by every tick
-  case when held > 0 then $2 + interval '1 microsecond' else leaves_at + interval '1 microsecond' end
-from ranked
-on conflict (subject) do update set
-  half_life_seconds = excluded.half_life_seconds, newest_at = excluded.newest_at, weight = excluded.weight,
-  held = excluded.held, rank = excluded.rank, posts_7d = excluded.posts_7d, posts_30d = excluded.posts_30d,
-  authors_7d = excluded.authors_7d, last_at = excluded.last_at, profile = excluded.profile,
-  days = excluded.days, day_posts = excluded.day_posts, day_authors = excluded.day_authors,
-  refreshed_at = excluded.refreshed_at, due_at = excluded.due_at, revision = a.revision + 1, delivered = false
+select count(*)::integer as written from put where $2::text[] is not null and $4::text[] is not null and $10::integer > 0
+  and $5::integer is not null and $6::integer is not null
 
--- name: forget_days
--- Days before $2 are in no answer.
-delete from mirror.activity_days where subject = any($1::text[]) and day < $2
+-- name: take_recounted
+-- The next $2 subjects of a recount of everything, after $1.
+select subject from mirror.activity where subject > $1 order by subject limit $2
 
 -- name: read_settings
 -- What the numbers were counted with.
@@ -235,8 +291,9 @@ select
   a.subject, a.half_life_seconds, a.newest_at, a.weight, a.held, a.rank, a.posts_7d, a.posts_30d, a.authors_7d,
   a.last_at, a.days, a.day_posts, a.day_authors, a.revision, k.keys
 from (
-  select * from mirror.activity where not delivered and subject > $2 order by subject limit $1
-) as a
+  select subject from mirror.activity_undelivered where subject > $2 order by subject limit $1
+) as u
+cross join lateral (select * from mirror.activity a where a.subject = u.subject offset 0) as a
 cross join lateral (
   select array_agg(r.key) as keys
   from (
@@ -252,27 +309,29 @@ order by a.subject
 
 -- name: note_delivered
 -- The search engine has these numbers; what was counted meanwhile stays to be delivered.
-update mirror.activity a set delivered = true
-from unnest($1::text[], $2::bigint[]) as d (subject, revision)
-where a.subject = d.subject and a.revision = d.revision
+delete from mirror.activity_undelivered u
+using unnest($1::text[], $2::bigint[]) as d (subject, revision)
+where u.subject = d.subject and u.revision = d.revision
 
 -- name: deliver_all
 -- The search engine may have lost them: deliver everything again.
-update mirror.activity set delivered = false where delivered
+insert into mirror.activity_undelivered (subject, revision) select subject, revision from mirror.activity
+on conflict do nothing
 
 -- name: activity_of
 -- The numbers of one subject.
 select
   subject, half_life_seconds, newest_at, weight, held, rank, posts_7d, posts_30d, authors_7d, last_at,
-  days, day_posts, day_authors, revision, refreshed_at, due_at, delivered,
+  days, day_posts, day_authors, revision, refreshed_at, due_at,
+  not exists (select from mirror.activity_undelivered u where u.subject = a.subject) as delivered,
   exists (select from mirror.activity_marks m where m.subject = a.subject) as marked
 from mirror.activity a where subject = $1
 
 -- name: entries_of
--- The newest $4 entries of one subject ($1) since $2. $3 post schemas.
+-- The newest $4 entries of one subject ($1) since $3.
 select r.key, r.author, r.schema, r.first_created_at, count(*) over () as entries
 from (select $1::text as subject) as s
 cross join mirror.records r
-where {entries} and r.first_created_at >= $2 and $3::text[] is not null
+where {entries} and r.first_created_at >= $3 and $2::text[] is not null
 order by r.first_created_at desc, r.key
 limit $4
