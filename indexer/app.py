@@ -76,6 +76,8 @@ log = structlog.get_logger(__name__)
 _SEARCH_CONNECTIONS = 6
 _SPARE_CONNECTIONS = 6
 _RETRY_SECONDS = 5.0
+_STATEMENT_GRACE_SECONDS = 7.0
+"""How long statements may go on when the process is told to stop: a little more than a page in hand."""
 
 
 def utc_now() -> datetime:
@@ -147,6 +149,7 @@ class House:
 
     settings: Settings
     database: Database
+    searching: Database
     search_engine: PostgresEngine
     projecting_engine: PostgresEngine
     servers: Servers
@@ -183,6 +186,18 @@ class House:
                 loops += [group.create_task(work, name=name) for name, work in self._loops()]
                 for name, listener in opened.items():
                     group.create_task(_fail_when_ended(listener.task, name))
+                group.create_task(self._hurry_when_stopped(), name="hurry")
+
+    async def _hurry_when_stopped(self) -> None:
+        """When all is cancelled, statements have so long to end; then their connections are cut."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            asyncio.get_running_loop().call_later(_STATEMENT_GRACE_SECONDS, self._cut_connections)
+
+    def _cut_connections(self) -> None:
+        for database in (self.database, self.searching):
+            database.pool.terminate()
 
     def _say_where(self, opened: dict[str, Listener]) -> None:
         self.internal_url = opened["the internal listener"].url
@@ -417,6 +432,7 @@ def _wire(
     return House(
         settings=settings,
         database=database,
+        searching=searching,
         search_engine=PostgresEngine(searching.pool, max_hits),
         projecting_engine=projecting_engine,
         servers=servers,
