@@ -85,6 +85,8 @@ _PREPARE_SECONDS = 60.0
 _BUILD_LOOK_SECONDS = 0.5
 _MEILISEARCH_LIMITS = BatchLimits(marks=10_000, bytes=32 * 1024 * 1024, in_flight=3)
 """It works on few large tasks far faster than on many small ones."""
+_STATEMENT_GRACE_SECONDS = 7.0
+"""How long statements may go on when the process is told to stop: a little more than a page in hand."""
 
 
 def utc_now() -> datetime:
@@ -156,6 +158,7 @@ class House:
 
     settings: Settings
     database: Database
+    searching: Database
     search_engine: Engine
     projecting_engine: BuildingEngine
     servers: Servers
@@ -194,6 +197,18 @@ class House:
                 loops += [group.create_task(work, name=name) for name, work in self._loops()]
                 for name, listener in opened.items():
                     group.create_task(_fail_when_ended(listener.task, name))
+                group.create_task(self._hurry_when_stopped(), name="hurry")
+
+    async def _hurry_when_stopped(self) -> None:
+        """When all is cancelled, statements have so long to end; then their connections are cut."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            asyncio.get_running_loop().call_later(_STATEMENT_GRACE_SECONDS, self._cut_connections)
+
+    def _cut_connections(self) -> None:
+        for database in (self.database, self.searching):
+            database.pool.terminate()
 
     def _say_where(self, opened: dict[str, Listener]) -> None:
         self.internal_url = opened["the internal listener"].url
@@ -493,6 +508,7 @@ def _wire(
     return House(
         settings=settings,
         database=database,
+        searching=searching,
         search_engine=make_engine(settings, searching),
         projecting_engine=projecting_engine,
         servers=servers,

@@ -61,7 +61,12 @@ def main() -> None:
     """Run the command line and exit with its code."""
     # Until the command has handlers of its own, SIGTERM ends it as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if "indexer.cli.running" in sys.modules:  # else nothing ran that could leave threads behind
+        from indexer.cli.running import leave_soon  # noqa: PLC0415 - heavy
+
+        leave_soon(code)
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:

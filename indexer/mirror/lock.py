@@ -29,6 +29,8 @@ _SQL = load("indexer.mirror", "queries/leases.sql")
 LEASE_SECONDS = 24.0
 """How long a lease lasts without renewal: what a killed process held is taken over within this time."""
 RENEWAL_SECONDS = 6.0
+RELEASE_SECONDS = 2.0
+"""How long giving a lease up may take; one that is not given up runs out."""
 _RETRY_SECONDS = 3.0
 
 
@@ -42,8 +44,9 @@ async def role(database: Database, name: str, holder: str) -> AsyncIterator[asyn
         yield lost
     finally:
         renewing.cancel()
-        with suppress(StoreUnavailable):
-            await asyncio.shield(database.execute(_SQL["release"], name, holder))
+        with suppress(StoreUnavailable, TimeoutError):
+            giving_up = database.execute(_SQL["release"], name, holder)
+            await asyncio.shield(asyncio.wait_for(giving_up, RELEASE_SECONDS))
 
 
 async def _acquire(database: Database, name: str, holder: str) -> None:

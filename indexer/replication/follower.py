@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from indexer.replication.writer import PageWriter
 
 log = structlog.get_logger(__name__)
-_PAGE_GRACE_SECONDS = 10.0
+_PAGE_GRACE_SECONDS = 6.0
 _PAGES_OF_AN_INSTANT = 6
 
 INSTANT_LIMIT = 100

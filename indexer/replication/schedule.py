@@ -25,7 +25,7 @@ import structlog
 from indexer.concrnt.client import FailureClass, PeerError
 from indexer.concrnt.wellknown import ASSOCIATIONS, KNOWN_SERVERS, QUERY, REALTIME, REPLICATION, RESOLVE
 from indexer.mirror.database import StoreUnavailable
-from indexer.mirror.lock import LEASE_SECONDS, RENEWAL_SECONDS
+from indexer.mirror.lock import LEASE_SECONDS, RELEASE_SECONDS, RENEWAL_SECONDS
 from indexer.mirror.servers import FeedState, Lease, LeaseLostError, ServerState, WellKnownNote
 from indexer.replication import policy
 
@@ -217,8 +217,8 @@ class Schedule:
             log.warning("a run was cut off: its lease is lost", server=lease.domain)
             return False
         except asyncio.CancelledError:
-            with contextlib.suppress(StoreUnavailable):
-                await asyncio.shield(self._servers.release(lease))
+            with contextlib.suppress(StoreUnavailable, TimeoutError):
+                await asyncio.shield(asyncio.wait_for(self._servers.release(lease), RELEASE_SECONDS))
             raise
         except Exception:
             # A fault of ours that one server's data has found: seen in the log and with the server, and no

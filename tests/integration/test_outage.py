@@ -55,7 +55,7 @@ def _started_again(data_dir: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _hanging(data_dir: Path) -> Iterator[None]:
+def hanging(data_dir: Path) -> Iterator[None]:
     """The server keeps its connections and answers nothing."""
     postmaster = _postmaster(data_dir)
     family = [postmaster, *postmaster.children(recursive=True)]
@@ -133,7 +133,7 @@ async def test_a_stopped_database_stops_nothing_for_good(data_dir: Path) -> None
 async def test_a_database_that_hangs_is_as_away_as_one_that_refuses(data_dir: Path) -> None:
     """Connections stay open and nobody answers: the same words, the same recovery."""
     async with _following(data_dir) as (running, network, _):
-        with _hanging(data_dir):
+        with hanging(data_dir):
             await _says_that_the_database_is_away(running, _SEARCH)
             network[ALPHA].receive("2025-03-01T00:00:01Z", post(ALICE, "2", "留守の間のいぬ"))
         await _resumes_by_itself(running, network, "いぬ")
