@@ -218,6 +218,8 @@ def _report(mode: str, figures: list[Figures], bare: list[float]) -> None:
     print(f"  commits a second, from start   {median:8,.0f}")
     print(f"  commits a second, from page 1  {steady:8,.0f}")
     print(f"  processor time of the indexer  {statistics.median(f.cpu_seconds for f in figures):8.2f} s")
+    loop = statistics.median(f.stalls.loop_seconds for f in figures)
+    print(f"  of it the loop's, from page 1  {loop:8.2f} s")
     print(f"  peak memory of the indexer     {max(f.peak_bytes for f in figures) / 2**20:8.0f} MiB")
     longest = max(f.stalls.longest_seconds for f in figures)
     busiest = max(f.stalls.longest_busy_seconds for f in figures)
@@ -233,10 +235,10 @@ def _compare(mode: str, figures: list[Figures], base: str, of_base: list[Figures
     pairs = list(zip(figures, of_base, strict=True))
     speed = [one.per_second / other.per_second for one, other in pairs]
     cpu = [one.cpu_seconds / other.cpu_seconds for one, other in pairs]
-    print(
-        f"{mode} against {base}: speed {statistics.median(speed):.3f} ({min(speed):.3f} to {max(speed):.3f}),"
-        f" processor time {statistics.median(cpu):.3f} ({min(cpu):.3f} to {max(cpu):.3f})"
-    )
+    loop = [one.stalls.loop_seconds / other.stalls.loop_seconds for one, other in pairs]
+    for name, ratios in (("speed", speed), ("processor time", cpu), ("that of the loop's thread", loop)):
+        middle = statistics.median(ratios)
+        print(f"{mode} against {base}: {name} {middle:.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
 
 
 def main() -> None:

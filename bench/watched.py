@@ -3,7 +3,8 @@
 A task wakes every few milliseconds from the first page on, and notes how much later than asked: for as long
 as that, nothing else could run. `FILE` gets the result as JSON when the indexer ends: `longest_seconds` by
 the clock, `longest_busy_seconds` by the loop thread's own processor time (other programs on the machine do
-not lengthen it), and `late`, how many wake-ups were more than 50 ms late by the clock.
+not lengthen it), `late`, how many wake-ups were more than 50 ms late by the clock, and `loop_seconds`, the
+processor time of the loop's thread in all.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Stalls:
     longest_seconds: float = 0.0
     longest_busy_seconds: float = 0.0
     late: int = 0
+    loop_seconds: float = 0.0
+    """Processor time of the loop's thread since the first page."""
 
     async def watch(self, has_begun: Callable[[], bool]) -> None:
         """Measure until cancelled."""
@@ -42,6 +45,7 @@ class Stalls:
             await asyncio.sleep(_STEP_SECONDS)
             late = time.perf_counter() - clock - _STEP_SECONDS
             if has_begun():
+                self.loop_seconds += time.thread_time() - busy
                 self.longest_seconds = max(self.longest_seconds, late)
                 self.longest_busy_seconds = max(self.longest_busy_seconds, time.thread_time() - busy)
                 self.late += late > STALL_SECONDS

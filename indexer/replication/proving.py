@@ -28,11 +28,10 @@ from indexer.concrnt.proofs import (
     leans_on,
     read_signed,
 )
-from indexer.concrnt.uri import compose_document
 from indexer.mirror.trust import load_documents
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
     from indexer.concrnt.rows import Proof
@@ -128,7 +127,7 @@ class Prover:
         """The documents that these proofs lean on, and those that these lean on in turn."""
         wanted = {uri for commit in commits if (uri := leans_on(commit.proof))}
         found: dict[str, SignedDocument] = {}
-        own = _documents_of(rows) if wanted else {}
+        own = _documents_of(rows, wanted)
         for _ in range(MAX_CHAIN):
             if not wanted:
                 break
@@ -137,7 +136,7 @@ class Prover:
             for uri in wanted:
                 text = stored.get(uri)
                 held = read_signed(text) if text is not None else None
-                document = _chosen(held, own.get(uri), self.fetched.get(uri, now=now))
+                document = _chosen(held, own.get(_place_of(uri)), self.fetched.get(uri, now=now))
                 if document is not None:
                     found[uri] = document
                     if (further := leans_on(document.proof)) is not None and further not in found:
@@ -172,12 +171,15 @@ def _chosen(*candidates: SignedDocument | None) -> SignedDocument | None:
     return next(iter([*revocations, *present]), None)
 
 
-def _documents_of(rows: Sequence[Row]) -> dict[str, SignedDocument]:
-    """The page's own records, by key and by document; of several under one key the last."""
+def _documents_of(rows: Sequence[Row], wanted: Collection[str]) -> dict[str, SignedDocument]:
+    """The page's own records, by key and by CDID, of several under one key the last; where any is wanted."""
     documents: dict[str, SignedDocument] = {}
-    for row in rows:
+    for row in rows if wanted else ():
         if isinstance(row, Commit) and row.kind is Kind.RECORD and row.key is not None:
-            document = SignedDocument(row.document, row.proof)
-            documents[row.key.key] = document
-            documents[compose_document(row.key.owner, row.cdid)] = document
+            documents[row.key.key] = documents[row.cdid] = SignedDocument(row.document, row.proof)
     return documents
+
+
+def _place_of(uri: str) -> str:
+    """How a page's own record is found by a canonical URI; that it is the one is for the proof to check."""
+    return uri.rpartition("/")[2] if uri.startswith("ccfs:") else uri
