@@ -31,7 +31,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 Document = dict[str, Any]
 """What an answer shows, ready for JSON. ``id`` is the primary key."""
@@ -238,6 +238,12 @@ class BuildingEngine(Engine, Protocol):
     @property
     def shape(self) -> str:
         """What the stored form of a document depends on; another shape means that all are written again."""
+
+    def taken_over(self) -> Collection[str]:
+        """Tell which live indexes another program has filled; they answer until a build takes their place."""
+
+    def list_ids(self, uid: str) -> AsyncIterator[Sequence[str]]:
+        """Yield the ids of every document of an index, in portions; what is written meanwhile may lack."""
 
     async def identities(self) -> Mapping[str, str]:
         """Tell the identity of every prepared index and of every build that is there."""

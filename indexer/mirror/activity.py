@@ -280,9 +280,7 @@ class Activity:
 
         async def work(connection: Connection) -> Refreshed:
             await self._begin_batch(connection)
-            row = await connection.fetchrow(
-                _SQL[kind]["count_changes"], *self._parameters(now, marks, due)
-            )
+            row = await connection.fetchrow(_SQL[kind]["count_changes"], *self._parameters(now, marks, due))
             assert row is not None
             written, again = row["written"], row["again"]
             for start in range(0, len(again), SUBJECTS_AT_ONCE):

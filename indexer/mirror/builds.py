@@ -78,6 +78,11 @@ class Builds:
         """Ask for builds; what is asked for already stays as it is."""
         await self._database.execute(_SQL["request"], self._engine, list(uids), reason, now)
 
+    async def is_read_in(self) -> bool:
+        """Whether every server that answers has been read to its end once."""
+        row = await self._database.fetchrow(_SQL["is_read_in"])
+        return row is not None and bool(row["is_read_in"])
+
     async def builds(self) -> list[Build]:
         """Builds that are asked for or under way, oldest first."""
         return [Build(**dict(row)) for row in await self._database.fetch(_SQL["builds"], self._engine)]
@@ -107,6 +112,24 @@ class Builds:
         """The next servers by name."""
         rows = await self._database.fetch(_SQL["page_servers"], after, limit)
         return [FilledKey(queued_key(row), None) for row in rows]
+
+    async def read_records(self, keys: Sequence[str]) -> list[FilledKey]:
+        """The records under keys, as they are now."""
+        rows = await self._database.fetch(_SQL["read_records"], list(keys))
+        return [FilledKey(queued_key(row), row["indexed_at"]) for row in rows]
+
+    async def read_servers(self, names: Sequence[str]) -> list[FilledKey]:
+        """Servers, as they are now."""
+        rows = await self._database.fetch(_SQL["read_servers"], list(names))
+        return [FilledKey(queued_key(row), None) for row in rows]
+
+    async def marked(self, keys: Sequence[str]) -> set[str]:
+        """Which keys wait to be projected."""
+        return {row["key"] for row in await self._database.fetch(_SQL["marked"], list(keys))}
+
+    async def mark(self, keys: Sequence[str], schemas: Sequence[str], *, now: datetime) -> None:
+        """Have keys projected again, which may stand in the index of these schemas."""
+        await self._database.execute(_SQL["mark"], list(keys), list(schemas), now)
 
     async def _count(self, name: str, *arguments: object) -> int:
         row = await self._database.fetchrow(_SQL[name], *arguments)

@@ -3,6 +3,9 @@
 What it owns: the order "make an empty index, let the projector write into both, fill the new one from the
 mirror, swap, forget the old one". It runs in the process that projects, beside the projector.
 
+An index that another program has filled answers until every server that answers was read to its end once;
+only then ours is built in its place.
+
 When an index is built: when somebody asks (``reindex``, ``rebuild``); when the engine has another index under
 that name than the one that was filled (lost, wiped, never filled, another program's); when what documents are
 made with has changed (the configured schemas, a new version). Searches go on meanwhile on the old index.
@@ -64,6 +67,9 @@ class BuildStore(Protocol):
 
     async def request(self, uids: Sequence[str], reason: str, *, now: datetime) -> None:
         """Ask for builds."""
+
+    async def is_read_in(self) -> bool:
+        """Tell whether every server that answers has been read to its end once."""
 
     async def builds(self) -> list[Build]:
         """Return what is asked for, oldest first."""
@@ -143,8 +149,13 @@ class IndexKeeper:
         if missing := [definition.uid for definition in self.indexes if definition.uid not in present]:
             raise IndexLost(f"the engine has lost {', '.join(missing)}")
         filled = await self.store.filled()
+        waiting = self.engine.taken_over()
+        if waiting and await self.store.is_read_in():
+            waiting = ()
         for definition in self.indexes:
             uid = definition.uid
+            if uid in waiting:
+                continue
             wanted = FilledIndex(present[uid], self.fingerprint(uid))
             before = filled.get(uid)
             if before == wanted:
@@ -241,7 +252,9 @@ class IndexKeeper:
 
     async def _fill_page(self, uid: str, page: _Page) -> int:
         async with self.projector.claim(page.read) as keys:
-            documents = [document for key in keys if (document := self._document(uid, key)) is not None]
+            documents = [
+                document for key in keys if (document := document_of(uid, key, self.clock())) is not None
+            ]
             if documents:
                 result = await self.engine.write(WriteBatch(upserts={build_uid(uid): documents}))
                 for rejected in result.rejected:
@@ -249,19 +262,21 @@ class IndexKeeper:
             page.after = keys[-1].state.key if keys else None
             return len(keys)
 
-    def _document(self, uid: str, key: FilledKey) -> Document | None:
-        if key.state.server is not None:
-            return server_document(key.state.server)
-        if key.state.record is None:
-            return None
-        return record_document(uid, key.state.record, key.indexed_at or self.clock())
-
     async def _pages(self, uid: str) -> AsyncIterator[_Page]:
         """Yield the pages of an index, each to be filled before the next is asked for."""
         for schema in [None] if uid == SERVERS else sorted(self.kinds.schemas_of(uid)):
             page = _Page(self.store, schema)
             while page.after is not None:
                 yield page
+
+
+def document_of(uid: str, key: FilledKey, now: datetime) -> Document | None:
+    """Make the document of a key; None when it belongs into no index. ``now`` is when it is indexed."""
+    if key.state.server is not None:
+        return server_document(key.state.server)
+    if key.state.record is None:
+        return None
+    return record_document(uid, key.state.record, key.indexed_at or now)
 
 
 @dataclass(slots=True)

@@ -194,8 +194,16 @@ async def test_a_tick_touches_what_changed_alone(database_url: str) -> None:
     ("statement", "sound", "broken"),
     [
         # while what changed is counted, and when that is written and something is counted from its entries
-        ("count_changes", "select subject, revision from put", "select subject, 1 / (revision - revision) from put"),
-        ("count_again", "select subject, revision from put", "select subject, 1 / (revision - revision) from put"),
+        (
+            "count_changes",
+            "select subject, revision from put",
+            "select subject, 1 / (revision - revision) from put",
+        ),
+        (
+            "count_again",
+            "select subject, revision from put",
+            "select subject, 1 / (revision - revision) from put",
+        ),
     ],
 )
 async def test_a_tick_that_fails_leaves_the_old_numbers(

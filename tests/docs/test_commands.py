@@ -47,6 +47,7 @@ def test_the_commands_are_those_of_the_specification() -> None:
         "reindex",
         "rebuild",
         "crawl",
+        "verify",
         "migrate",
         "activity show",
         "config check",

@@ -246,6 +246,8 @@ class MeiliDouble:
                 return JSONResponse({"uid": uid, **self._information(uid)})
             case ("DELETE",):
                 return self._enqueue("indexDeletion", lambda: self._delete_index(uid))
+            case ("GET", "stats"):
+                return JSONResponse({"numberOfDocuments": len(self._index(uid).documents)})
             case ("GET", "settings"):
                 return JSONResponse(self._index(uid).settings)
             case ("PATCH", "settings"):
@@ -421,7 +423,7 @@ def _shown(document: dict[str, Any], asked: dict[str, Any], settings: dict[str, 
     return {
         name: value
         for name, value in document.items()
-        if name in asked["attributesToRetrieve"] and ("*" in shown or name in shown)
+        if name in asked.get("attributesToRetrieve", document) and ("*" in shown or name in shown)
     }
 
 

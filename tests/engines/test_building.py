@@ -94,3 +94,36 @@ async def test_no_search_fails_or_is_empty_while_indexes_are_swapped(engine: Bui
     await asyncio.gather(*searching)
     assert len(totals) > 10
     assert set(totals) == {50}
+
+
+async def test_a_build_takes_the_figures_along(engine: BuildingEngine) -> None:
+    """Those of documents that are in both; orders and suggestions know them, and words are its own."""
+    people = [user(profile=name, username=f"ねこ {name} lantern") for name in "abc"]
+    await put(engine, *people)
+    for number, person in enumerate(people):
+        await engine.put_figures(USERS, {person["id"]: {"activityScore": float(number), "postCount7d": 1}})
+    for _ in range(2):
+        await engine.begin_build(USERS)
+        await _fill(engine, USERS, *people[1:], user(profile="d", username="ねこ d federation"))
+        await engine.swap_build(USERS)
+    by_activity = SortOrder("activityScore")
+    assert await found(engine, "", USERS, sort=by_activity) == ["c", "b", "d"]
+    assert await found(engine, "lanterm", USERS, sort=by_activity) == ["c", "b"]
+    assert await found(engine, "fedaretion", USERS) == ["d"]
+    suggested = await engine.suggest([USERS], "ねこ", 2)
+    assert [hit["username"] for hit in suggested[USERS]] == ["ねこ c lantern", "ねこ b lantern"]
+    await engine.put_figures(USERS, {people[1]["id"]: {"activityScore": 9.0}})
+    (first, _) = (await engine.suggest([USERS], "ねこ", 2))[USERS]
+    assert first["username"] == "ねこ b lantern"
+    fetched = await engine.fetch_documents(USERS, [people[2]["id"]])
+    assert fetched[people[2]["id"]] == {**people[2], "activityScore": 2.0, "postCount7d": 1}
+    await put(engine, user(profile="e", username="lanternfish"))
+    assert await found(engine, "lanternfihs", USERS) == ["e"]
+
+
+async def test_ids_are_listed(engine: BuildingEngine) -> None:
+    """All of them, once."""
+    await put(engine, *(post(f"{number}") for number in range(30)), user())
+    listed = [identifier async for ids in engine.list_ids(POSTS) for identifier in ids]
+    assert sorted(listed) == sorted(post(f"{number}")["id"] for number in range(30))
+    assert engine.taken_over() in ((), frozenset())

@@ -44,14 +44,15 @@ from indexer.engines.meilisearch.documents import (
 )
 from indexer.engines.meilisearch.positions import read_cursor, write_cursor
 from indexer.engines.meilisearch.searching import IndexSearch, Page
-from indexer.engines.meilisearch.settings import changes, settings_of
+from indexer.engines.meilisearch.settings import changes, is_foreign, settings_of
+from indexer.engines.meilisearch.taken_over import foreign_body, foreign_hits
 from indexer.engines.meilisearch.tasks import wait_for_tasks
 from indexer.engines.meilisearch.wire import PayloadTooLarge, Refused, Wire, task_failure
 from indexer.engines.meilisearch.writing import IndexWriter, Line, portions
 from indexer.engines.text import parse_query
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
     from indexer.engines.base import Document, IndexDefinition, SearchRequest, WriteBatch
 
@@ -93,16 +94,23 @@ class MeilisearchEngine:
         self._definitions: dict[str, IndexDefinition] = {}
         self._makers: dict[str, DocumentMaker] = {}
         self._identities: dict[str, str] = {}
+        self._settled: set[str] = set()
+        self._foreign: set[str] = set()
 
     async def prepare(self, indexes: Sequence[IndexDefinition]) -> None:
-        """Make what is missing and change settings that differ; returns when the engine has taken them in."""
+        """Make what is missing and change settings that differ; returns when the engine has taken them in.
+
+        Searches go on meanwhile, under the settings that are there; writes wait. An index that another
+        program has filled is left alone until one of ours takes its place.
+        """
         for definition in indexes:
             await self._make_index(definition)
-        for definition in indexes:
-            await self._put_settings(definition)
         present = await self._present()
         for definition in indexes:
             self._know(definition, present)
+        for definition in indexes:
+            await self._put_settings(definition)
+            self._settled.add(definition.uid)
 
     async def write(self, batch: WriteBatch) -> WriteResult:
         """Write a batch: everything is sent at once, then every task is followed to its end."""
@@ -114,17 +122,20 @@ class MeilisearchEngine:
         ]
         for uid in uids:
             self._definition(uid)
+            if uid not in self._settled:
+                raise EngineUnavailable(f"the settings of {uid} are not in place yet")
+        uids = [uid for uid in uids if uid not in self._foreign]
         if not uids:
             return WriteResult(rejected)
         tasks = [
             task
             for uid, ids in batch.deletes.items()
-            if ids
+            if ids and uid in uids
             for task in await self._writer(uid).delete(list(ids))
         ]
         sent: _Sent = {}
         for uid, documents in batch.upserts.items():
-            if documents:
+            if documents and uid in uids:
                 sent |= await self._send(uid, documents, rejected)
         await self._finish(tasks, sent, rejected)
         await self._check_identities(uids)
@@ -158,6 +169,11 @@ class MeilisearchEngine:
 
         """
         started = time.monotonic()
+        if await self._is_foreign(request.index):
+            check_fields(self._definition(request.index), request)
+            answer = await self._post_search(request.index, foreign_body(request, self._max_total_hits))
+            total = min(answer["estimatedTotalHits"], self._max_total_hits)
+            return SearchResult(foreign_hits(answer), total, round((time.monotonic() - started) * 1000))
         page = await self._page(request)
         hits = [shown for found in page.hits if (shown := shown_document(found.hit)) is not None]
         return SearchResult(
@@ -224,6 +240,23 @@ class MeilisearchEngine:
 
     # --- building beside the live index ----------------------------------------------------------------
 
+    def taken_over(self) -> Collection[str]:
+        """Tell which indexes another program has filled."""
+        return frozenset(self._foreign)
+
+    async def list_ids(self, uid: str) -> AsyncIterator[Sequence[str]]:
+        """Yield ids in the order in which the server keeps them."""
+        self._definition(uid)
+        path = f"/indexes/{self._uid(uid)}/documents/fetch"
+        offset = 0
+        while True:
+            body = {"fields": ["id"], "offset": offset, "limit": _CARRIED_AT_ONCE}
+            stored = (await self._wire.send("POST", path, body))["results"]
+            if not stored:
+                return
+            yield [each["id"] for each in stored]
+            offset += len(stored)
+
     async def identities(self) -> Mapping[str, str]:
         """Tell when each index was made, of those that are there."""
         return await self._present()
@@ -235,6 +268,7 @@ class MeilisearchEngine:
         await self._make_index(definition)
         await self._put_settings(definition)
         self._know(definition, await self._present())
+        self._settled.add(definition.uid)
         return self._identities[definition.uid]
 
     async def swap_build(self, uid: str) -> None:
@@ -246,11 +280,12 @@ class MeilisearchEngine:
         while await self._swap_is_pending():  # noqa: ASYNC110 - the server tells nobody
             await asyncio.sleep(_SWAP_PAUSE_SECONDS)
         if (await self._present()).get(uid) != self._identities[build]:
-            if self._makers[uid].lays_over:
+            if self._makers[uid].lays_over and uid not in self._foreign:
                 await self._carry_figures(uid)
             pair = [self._uid(uid), self._uid(build)]
             await self._done(await self._wire.send("POST", "/swap-indexes", [{"indexes": pair}]))
         self._know(self._definition(uid), await self._present())
+        self._foreign.discard(uid)
         await self.drop_build(uid)
 
     async def _swap_is_pending(self) -> bool:
@@ -262,6 +297,7 @@ class MeilisearchEngine:
         build = build_uid(uid)
         for known in (self._definitions, self._makers, self._identities):
             known.pop(build, None)
+        self._settled.discard(build)
         if build in await self._present():
             try:
                 await self._done(await self._wire.send("DELETE", f"/indexes/{self._uid(build)}"))
@@ -302,7 +338,12 @@ class MeilisearchEngine:
     async def _put_settings(self, definition: IndexDefinition) -> None:
         path = f"/indexes/{self._uid(definition.uid)}/settings"
         wanted = settings_of(definition, self._max_total_hits)
-        differing = changes(await self._wire.get(path), wanted)
+        current = await self._wire.get(path)
+        if is_foreign(current) and await self._holds_documents(definition.uid):
+            self._foreign.add(definition.uid)
+            return
+        self._foreign.discard(definition.uid)
+        differing = changes(current, wanted)
         if differing:
             try:
                 await self._done(await self._wire.send("PATCH", path, differing), seconds=SETTINGS_SECONDS)
@@ -310,6 +351,10 @@ class MeilisearchEngine:
                 raise EngineUnavailable(
                     f"this Meilisearch does not take our settings: {error.code}; is its version supported?"
                 ) from error
+
+    async def _holds_documents(self, uid: str) -> bool:
+        stats = await self._wire.get(f"/indexes/{self._uid(uid)}/stats")
+        return bool(stats["numberOfDocuments"])
 
     async def _done(self, answer: Any, *, seconds: float = 600.0) -> None:
         number = answer["taskUid"]
@@ -415,6 +460,16 @@ class MeilisearchEngine:
         return [shown for hit in hits if (shown := shown_document(hit)) is not None]
 
     async def _ask(self, index: str, body: Document) -> Any:
+        if await self._is_foreign(index):
+            raise EngineUnavailable(f"{index} is another program's until ours is built")
+        return await self._post_search(index, body)
+
+    async def _is_foreign(self, index: str) -> bool:
+        if index in self._foreign:  # another process may have put ours in its place
+            await self._put_settings(self._definition(index))
+        return index in self._foreign
+
+    async def _post_search(self, index: str, body: Document) -> Any:
         path = f"/indexes/{self._uid(index)}/search"
         try:
             return await self._wire.send("POST", path, body, seconds=SEARCH_SECONDS)

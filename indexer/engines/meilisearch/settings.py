@@ -74,6 +74,16 @@ def settings_of(definition: IndexDefinition, max_total_hits: int) -> Settings:
     }
 
 
+def is_foreign(current: Mapping[str, Any]) -> bool:
+    """Tell whether another program has set an index up so: with filters, not for documents as we store them.
+
+    One that a write made by itself has no filters.
+    """
+    displayed = current.get("displayedAttributes")
+    is_ours = isinstance(displayed, list) and set(SHOWN) <= set(displayed)
+    return not is_ours and bool(current.get("filterableAttributes"))
+
+
 def changes(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> Settings:
     """Return the settings that have to be sent; empty when nothing differs."""
     return {name: value for name, value in wanted.items() if not _equal(name, current.get(name), value)}

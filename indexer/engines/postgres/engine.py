@@ -41,7 +41,7 @@ from indexer.engines.text import parse_query
 from indexer.statements import load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 
     import asyncpg
 
@@ -62,6 +62,7 @@ _SQL: Final = load("indexer.engines.postgres", "statements.sql")
 ACQUIRE_SECONDS: Final = 5.0
 SEARCH_SECONDS: Final = 10.0
 WRITE_SECONDS: Final = 300.0
+IDS_AT_ONCE: Final = 5_000
 COUNT_AGE_SECONDS: Final = 2.0
 """How old the counts of statistics() may be: counting reads a whole index."""
 
@@ -234,6 +235,25 @@ class PostgresEngine:
         with unavailable_when_away():
             async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
                 await connection.fetchval("select 1", timeout=ACQUIRE_SECONDS)
+
+    def taken_over(self) -> Collection[str]:
+        """Nobody else fills tables of ours."""
+        return ()
+
+    async def list_ids(self, uid: str) -> AsyncIterator[Sequence[str]]:
+        """Yield ids in their order."""
+        statement = (
+            f"select id from {self._table(uid).qualified} where id > $1 order by id limit {IDS_AT_ONCE}"  # noqa: S608
+        )
+        ids = [""]
+        while True:
+            with unavailable_when_away():
+                async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
+                    rows = await connection.fetch(statement, ids[-1], timeout=SEARCH_SECONDS)
+            if not rows:
+                return
+            ids = [row["id"] for row in rows]
+            yield ids
 
     async def identities(self) -> Mapping[str, str]:
         """Tell which tables are there."""

@@ -72,3 +72,41 @@ from mirror.servers s
 where s.domain > $1 and s.state <> 'wrong_layer'
 order by s.domain
 limit $2
+
+-- name: is_read_in
+-- Whether there are servers, and none of those that answer is still to be read to its end for the first time.
+select exists (select from mirror.servers) and not exists (
+  select from mirror.servers where state in ('discovered', 'backfilling') and consecutive_failures = 0
+) as is_read_in
+
+-- name: read_records
+-- Records under these keys ($1), with when they were indexed.
+select
+  r.key, 0::bigint as generation, r.created_at as marked_at, '{}'::text[] as former_schemas,
+  r.owner, r.author, r.schema, r.source, r.cdid, r.created_at, r.first_created_at, r.signed, r.indexed_at,
+  null as domain
+from mirror.records r where r.key = any($1::text[])
+
+-- name: read_servers
+-- Servers of these names ($1).
+select
+  s.domain as key, 0::bigint as generation, s.discovered_at as marked_at, '{}'::text[] as former_schemas,
+  null as signed, null::timestamptz as indexed_at,
+  s.domain, s.csid, s.version, s.software_version, s.software_build_time, s.meta,
+  coalesce(s.last_seen_at, s.discovered_at) as last_seen_at, s.last_crawled_at, s.state
+from mirror.servers s
+where s.domain = any($1::text[]) and s.state <> 'wrong_layer'
+
+-- name: marked
+-- Which of these keys ($1) wait to be projected.
+select key from mirror.projection_queue where key = any($1::text[])
+
+-- name: mark
+-- Have these keys ($1) projected again; they may stand in the index of these schemas ($2). $3 now.
+insert into mirror.projection_queue (key, marked_at, former_schemas)
+select key, $3, $2::text[] from unnest($1::text[]) as t (key) order by key
+on conflict (key) do update set
+  generation = nextval('mirror.projection_generation'),
+  former_schemas = array(
+    select distinct s from unnest(projection_queue.former_schemas || excluded.former_schemas) as s
+  )

@@ -1,0 +1,39 @@
+-- Statements over what is stored of one owner.
+
+-- name: home_of
+-- Where a person lives.
+select domain from mirror.entities where ccid = $1
+
+-- name: keys_of
+-- The next keys of an owner ($1) after a key ($2), $3 at most, with their documents. No references: they are
+-- answered with what they lead to, and go with it.
+select key, cdid from mirror.records
+where href is null and key > $2 and key >= 'cckv://' || $1 || '/' and key < 'cckv://' || $1 || '0'
+order by key
+limit $3
+
+-- name: withdraw
+-- Documents ($1 keys, $2 CDIDs) that their own server has no more, and the references to them. $3 now.
+with gone as (
+  delete from mirror.records r
+  using unnest($1::text[], $2::text[]) as t (key, cdid)
+  where r.key = t.key and r.cdid = t.cdid
+  returning r.key, r.schema
+), referring as (
+  delete from mirror.records r where r.href = any($1::text[]) and r.key <> all($1::text[])
+  returning r.key, r.schema
+), marked as (
+  insert into mirror.projection_queue (key, marked_at, former_schemas)
+  select key, $3, array[schema] from (select * from gone union all select * from referring) as a order by key
+  on conflict (key) do update set
+    generation = nextval('mirror.projection_generation'),
+    former_schemas = array(
+      select distinct s from unnest(projection_queue.former_schemas || excluded.former_schemas) as s
+    )
+)
+select (select count(*) from gone) as records, (select count(*) from referring) as refs
+
+-- name: forget_follows
+-- Whom a person follows; what others do stays.
+with gone as (delete from mirror.acks where acker = $1 returning 1)
+select count(*) as follows from gone
