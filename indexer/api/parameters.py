@@ -33,7 +33,7 @@ MAX_QUERY_CHARACTERS = 10_000
 MAX_NUMBER = 2**53 - 1
 """The largest integer that every JSON reader keeps exactly."""
 
-CURSOR = re.compile(r"[A-Za-z0-9_-]{24,4096}")
+CURSOR = re.compile(r"[A-Za-z0-9_-]{24,8192}")
 """What a cursor looks like (``engines/base.py``)."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")

@@ -79,7 +79,10 @@ class SearchService:
         with span("api.search", index=kind.index, offset=asked.offset, limit=asked.limit):
             async with asyncio.timeout(self.timeout_seconds):
                 find = self._find if asked.viewer is None else self._find_for_viewer
-                found = await find(kind, asked, now)
+                try:
+                    found = await find(kind, asked, now)
+                except InvalidCursor as error:
+                    raise ApiError(404, f"{error}; ask again without it") from error
         return {
             "hits": await self._shown(kind, found.hits, asked, now),
             "query": asked.query,
@@ -130,10 +133,7 @@ class SearchService:
         return {"query": asked.query, "limit": asked.limit, **names, "processingTimeMs": milliseconds}
 
     async def _find(self, kind: SearchKind, asked: SearchParameters, _now: datetime) -> _Found:
-        try:
-            result = await self.engine.search(self._request(kind, asked))
-        except InvalidCursor as error:
-            raise ApiError(404, f"{error}; ask again without it") from error
+        result = await self.engine.search(self._request(kind, asked))
         room = self._room(asked)
         next_cursor = result.next_cursor if room else None
         return _Found(result.hits[:room], result.estimated_total, next_cursor, result.processing_ms)
@@ -142,7 +142,7 @@ class SearchService:
         began = time.perf_counter()
         search = ViewerSearch(self.engine, self.ranking, self.max_total_hits, kind, asked, now)
         page = await search.page()
-        return _Found(page.hits, page.total, None, round((time.perf_counter() - began) * 1000))
+        return _Found(page.hits, page.total, page.next_cursor, round((time.perf_counter() - began) * 1000))
 
     async def _shown(
         self,

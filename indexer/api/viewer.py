@@ -8,17 +8,28 @@ page. No filter with thousands of values is sent to it:
 * Of many, the whole ranking is made, the engine is asked which of its ids are `among` the matches, in its own
   bounded way, and for as many ids of the others as the page is deep.
 
+A cursor (viewer_cursors.py) goes on behind the last hit, at the moment of the first page, to the end of both
+lists; an `offset` ends at the bound of paging.
+
 A page costs one ranking, at most three questions for ids, and its documents. What is ranked but not in the
 engine (it is on its way, or just went) is no hit; until the next tick the total may count it.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from indexer.api.viewer_cursors import (
+    RankedPlace,
+    RestPlace,
+    ViewerCursor,
+    read_viewer_cursor,
+    write_viewer_cursor,
+)
 from indexer.concrnt.uri import owner_of
-from indexer.engines.base import SearchRequest
+from indexer.engines.base import InvalidCursor, SearchRequest
 from indexer.engines.ids import document_id, key_of_document, key_of_id
 from indexer.engines.indexes import USERS
 
@@ -32,6 +43,7 @@ if TYPE_CHECKING:
     from indexer.mirror.ranking import Ranked, RankedPage
 
 PROBE: Final = 1_000
+_REST_AT_ONCE: Final = 100
 
 
 class Ranking(Protocol):
@@ -68,15 +80,29 @@ class Ranking(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ViewerPage:
-    """The hits of a page, and how many there are in all."""
+    """The hits of a page, how many there are in all, and where to go on; None at the end."""
 
     hits: list[dict[str, Any]]
+    total: int
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Matches:
+    """What matches a query: ids of those ranked, in rank order; their places; ids as the engine has them."""
+
+    ranked: Sequence[str]
+    places: Mapping[str, tuple[int, Ranked]]
+    seen: Sequence[str]
     total: int
 
 
 @dataclass(frozen=True, slots=True)
 class ViewerSearch:
-    """Answers one search for a viewer, whose parameters name one."""
+    """Answers one search for a viewer, whose parameters name one.
+
+    `now` is the moment of the first page; a cursor brings its own.
+    """
 
     engine: Engine
     ranking: Ranking
@@ -86,7 +112,13 @@ class ViewerSearch:
     now: datetime
 
     async def page(self) -> ViewerPage:
-        """Find the page. Raises what the engine and the ranking raise when they are away."""
+        """Find the page.
+
+        Raises `InvalidCursor`, and what the engine and the ranking raise when they are away.
+        """
+        cursor = read_viewer_cursor(self.kind, self.asked)
+        if cursor is not None:
+            return await replace(self, now=cursor.now)._behind(cursor.place)  # noqa: SLF001 - itself
         offset = min(self.asked.offset, self.max_total_hits)
         end = min(offset + self.asked.limit, self.max_total_hits)
         if self.asked.text.strip():
@@ -95,15 +127,70 @@ class ViewerSearch:
         page = await self._rank(offset=offset, limit=max(end - offset, 1))
         total = page.total or (await self._rank(limit=1)).total
         ranked = {document_id(each.shown): each for each in page.ranked[: end - offset]}
-        return ViewerPage(await self._hits(list(ranked), ranked), total)
+        return await self._page(list(ranked), ranked, total, has_more=end < total)
 
     async def _matching(self, offset: int, end: int) -> ViewerPage:
-        request = SearchRequest(
+        request = self._request()
+        found = await self._matches(request, end)
+        others = [each for each in found.seen if each not in found.places]
+        page = [*found.ranked, *others][offset:end]
+        ranked = {each: ranked for each, (_, ranked) in found.places.items()}
+        has_more = end < found.total
+        if page and page[-1] not in found.places:
+            place = found.seen.index(page[-1])
+            last = await self.engine.search(replace(request, offset=place, limit=1))
+            return await self._page(page, ranked, found.total, rest=last.next_cursor)
+        return await self._page(page, ranked, found.total, has_more=has_more)
+
+    async def _behind(self, place: RankedPlace | RestPlace) -> ViewerPage:
+        if not self.asked.text.strip():
+            if isinstance(place, RestPlace):
+                raise InvalidCursor("the cursor is none that was given here")
+            page = await self._rank()
+            shown = {document_id(each.shown): each for each in page.ranked}
+            at = _behind(place, list(shown), page.ranked)
+            ids: Sequence[str] = list(shown)[at : at + self.asked.limit]
+            return await self._page(ids, shown, page.total, has_more=at + len(ids) < len(shown))
+        request = self._request()
+        found = await self._matches(request, 1)
+        ranked = {each: ranked for each, (_, ranked) in found.places.items()}
+        if isinstance(place, RestPlace):
+            return await self._rest(found, request, place.cursor, [])
+        at = _behind(place, found.ranked, [ranked[each] for each in found.ranked])
+        ids = found.ranked[at : at + self.asked.limit]
+        if len(ids) == self.asked.limit:
+            return await self._page(ids, ranked, found.total, has_more=True)
+        return await self._rest(found, request, None, await self._hits(ids, ranked))
+
+    async def _rest(
+        self, found: _Matches, request: SearchRequest, cursor: str | None, hits: list[dict[str, Any]]
+    ) -> ViewerPage:
+        """Fill a page with what matches and is not ranked, behind the engine's cursor."""
+        while True:
+            behind = replace(request, cursor=cursor, limit=_REST_AT_ONCE)
+            result = await self.engine.search(behind)
+            for number, hit in enumerate(result.hits, start=1):
+                if hit["id"] in found.places:
+                    continue
+                hits.append(hit)
+                if len(hits) == self.asked.limit:
+                    if number < len(result.hits):
+                        result = await self.engine.search(replace(behind, limit=number))
+                    return ViewerPage(hits, found.total, self._rest_cursor(result.next_cursor))
+            cursor = result.next_cursor
+            if cursor is None:
+                return ViewerPage(hits, found.total, None)
+
+    def _request(self) -> SearchRequest:
+        return SearchRequest(
             self.kind.index,
             self.asked.text,
             sort=self.kind.default_sort,
             limit=min(PROBE, self.max_total_hits),
         )
+
+    async def _matches(self, request: SearchRequest, end: int) -> _Matches:
+        """Find what matches: all that is ranked, of the rest as many as a page that ends there may show."""
         found = await self.engine.find_ids(request)
         if len(found.ids) < request.limit:
             places = await self._ranked_among(found.ids)
@@ -118,11 +205,27 @@ class ViewerSearch:
                 seen = (await self.engine.find_ids(replace(request, limit=end))).ids
         # Stable: profiles of one person keep the engine's order.
         matching.sort(key=lambda each: places[each][0])
-        others = [each for each in seen if each not in places]
-        page = (matching + others)[offset:end]
-        return ViewerPage(
-            await self._hits(page, {each: ranked for each, (_, ranked) in places.items()}), total
-        )
+        return _Matches(matching, places, seen, total)
+
+    async def _page(
+        self,
+        ids: Sequence[str],
+        ranked: Mapping[str, Ranked],
+        total: int,
+        *,
+        has_more: bool = False,
+        rest: str | None = None,
+    ) -> ViewerPage:
+        cursor = self._rest_cursor(rest)
+        if has_more and ids:
+            place = RankedPlace(ranked[ids[-1]].score, ids[-1])
+            cursor = write_viewer_cursor(self.kind, self.asked, ViewerCursor(self.now, place))
+        return ViewerPage(await self._hits(ids, ranked), total, cursor)
+
+    def _rest_cursor(self, cursor: str | None) -> str | None:
+        if cursor is None:
+            return None
+        return write_viewer_cursor(self.kind, self.asked, ViewerCursor(self.now, RestPlace(cursor)))
 
     async def _ranked_among(self, ids: Sequence[str]) -> dict[str, tuple[int, Ranked]]:
         """Return the place of each of these documents that is ranked."""
@@ -160,6 +263,14 @@ class ViewerSearch:
     async def _hits(self, page: Sequence[str], ranked: Mapping[str, Ranked]) -> list[dict[str, Any]]:
         documents = await self.engine.fetch_documents(self.kind.index, page) if page else {}
         return [_shown(documents[each], ranked.get(each)) for each in page if each in documents]
+
+
+def _behind(place: RankedPlace, ids: Sequence[str], ranked: Sequence[Ranked]) -> int:
+    """Return how many of a ranking do not come behind a place; its own hit may be gone."""
+    if place.id in ids:
+        return ids.index(place.id) + 1
+    key = key_of_id(place.id) or ""
+    return bisect_right(ranked, (-place.score, key), key=lambda each: (-each.score, each.shown))
 
 
 def _shown(document: dict[str, Any], ranked: Ranked | None) -> dict[str, Any]:

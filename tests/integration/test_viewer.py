@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 
 from indexer.activity.answer import ActivityPresenter
+from indexer.api.errors import ApiError
 from indexer.api.kinds import SEARCH_KINDS
 from indexer.api.search import SearchService
 from indexer.engines.base import WriteBatch
@@ -262,6 +263,73 @@ async def test_the_deepest_page_ends_the_list(database_url: str) -> None:
         assert await see.people(offset=150) == []
         assert await see.people(q="ねこ", offset=140, limit=100) == keys[140:150]
         assert await see.people(q="ねこ", offset=150) == []
+
+
+async def _by_cursor(see: Viewing, limit: int, **parameters: Any) -> list[list[str]]:
+    """The keys of every page, by cursor from the first."""
+    pages: list[list[str]] = []
+    asked: dict[str, Any] = {**parameters, "limit": limit}
+    while True:
+        answer = await see.answer(_USERS, **asked)
+        pages.append([hit["cckv"] for hit in answer["hits"]])
+        if answer["nextCursor"] is None:
+            return pages
+        asked["cursor"] = answer["nextCursor"]
+
+
+async def test_a_cursor_leads_to_the_end_of_both_lists(database_url: str) -> None:
+    """Past `search.maxTotalHits` too: what is ranked comes first, in order, everything once."""
+    async with viewing(database_url, max_total_hits=150) as see:
+        keys = await _many(see, 260, 130)
+        assert [key for page in await _by_cursor(see, 60) for key in page] == keys[:260]
+        pages = await _by_cursor(see, 60, q="ねこ")
+        assert [len(page) for page in pages] == [60] * 6 + [30]
+        found = [key for page in pages for key in page]
+        assert found[:260] == keys[:260]
+        assert sorted(found) == sorted(keys)
+    async with viewing(database_url) as see:
+        answer = await see.answer(_USERS, q="ねこ", offset=240, limit=40)
+        pages = await _by_cursor(see, 40, q="ねこ", cursor=answer["nextCursor"])
+        assert sorted(key for page in pages for key in page) == sorted(keys[280:])
+
+
+async def test_a_cursor_holds_while_time_goes_by_and_hits_go(database_url: str) -> None:
+    """The last hit of a page may leave, and others before it: nothing that follows is repeated or skipped."""
+    async with viewing(database_url) as see:
+        keys = await _many(see, 40, 10)
+        for query in ({}, {"q": "ねこ"}):
+            first = await see.answer(_USERS, limit=20, **query)
+            gone = [key.split("/")[2] for key in keys[17:20]]
+            await see.mirror.database.execute(
+                "update mirror.acks set valid = false where ackee = any($1::text[])", gone
+            )
+            later = SearchService(
+                see.service.engine, see.service.ranking, clock=lambda: NOW + timedelta(days=3)
+            )
+            parameters = {"viewer": VIEWER, "limit": 20, "cursor": first["nextCursor"], **query}
+            answer = await later.answer(_USERS, urlencode(parameters).encode())
+            assert [hit["cckv"] for hit in answer["hits"]] == keys[20:40]
+            await see.mirror.database.execute("update mirror.acks set valid = true")
+
+
+async def test_a_cursor_is_good_for_its_own_search(database_url: str) -> None:
+    """Another query, another viewer, another list, a plain search, garbage: 404, never another answer."""
+    async with viewing(database_url) as see:
+        await _many(see, 30, 0)
+        cursor = (await see.answer(_USERS, limit=10))["nextCursor"]
+        plain = (await see.service.answer(_USERS, b"limit=10"))["nextCursor"]
+        for kind, parameters in (
+            (_USERS, {"viewer": VIEWER, "q": "ねこ", "cursor": cursor}),
+            (_USERS, {"viewer": ALICE, "cursor": cursor}),
+            (_COMMUNITIES, {"viewer": VIEWER, "cursor": cursor}),
+            (_USERS, {"cursor": cursor}),
+            (_USERS, {"viewer": VIEWER, "cursor": plain}),
+            (_USERS, {"viewer": VIEWER, "cursor": "A" * 40}),
+            (_USERS, {"viewer": VIEWER, "cursor": cursor[:28] + "_" * 9}),
+        ):
+            with pytest.raises(ApiError) as refused:
+                await see.service.answer(kind, urlencode(parameters).encode())
+            assert refused.value.status == 404
 
 
 async def test_forty_thousand_followees(database_url: str) -> None:
