@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from indexer.cli import activity, config, crawl, demo, indexes, operate, report, up
+from indexer.cli import activity, config, crawl, demo, indexes, looking, operate, report, up
 from indexer.cli.errors import FAILED, FINE, INTERRUPTED, PROGRAM, expected, print_error
 
 app = typer.Typer(
@@ -30,6 +30,8 @@ app.command()(indexes.reindex)
 app.command()(indexes.rebuild)
 app.command()(crawl.crawl)
 app.command()(indexes.verify)
+app.command()(looking.inspect)
+app.command()(looking.doctor)
 app.command()(up.migrate)
 app.add_typer(activity.activity, name="activity")
 app.add_typer(config.config, name="config")

@@ -157,6 +157,47 @@ def activity_tables(explained: Mapping[str, Any]) -> list[Table]:
     return [overview, entries]
 
 
+def inspection_tables(found: Mapping[str, Any]) -> list[Table]:
+    """Return what is known of a key: one table a part, two columns each; parts without anything say so."""
+    tables = []
+    for part in ("record", "tombstone", "entries", "queue", "document"):
+        table = _table(show_header=False, caption=None if found[part] else f"{part}: none")
+        table.title, table.title_justify = (f"{part} of {found['key']}" if found[part] else None), "left"
+        table.add_column("what", no_wrap=True)
+        table.add_column("value", overflow="fold", ratio=1)
+        for name, value in (found[part] or {}).items():
+            table.add_row(name, _inspected(value))
+        tables.append(table)
+    return tables
+
+
+def _inspected(value: object) -> Text:
+    if isinstance(value, datetime):
+        return Text(_time_text(value))
+    if isinstance(value, list):
+        return Text("\n".join(str(_inspected(item)) for item in value) or "-")
+    if isinstance(value, dict):
+        return Text(", ".join(f"{name}: {_inspected(item)}" for name, item in value.items()))
+    return Text("-" if value is None else str(value))
+
+
+def findings_table(findings: Sequence[Mapping[str, Any]]) -> Table:
+    """Return one row a check; advice stands below what is wrong."""
+    wrong = sum(not finding["ok"] for finding in findings)
+    caption = "all is well" if not wrong else f"{wrong} of {len(findings)} checks are not well"
+    table = _table(show_header=False, caption=caption)
+    table.add_column("ok", no_wrap=True)
+    table.add_column("check", no_wrap=True)
+    table.add_column("detail", overflow="fold", ratio=1)
+    for finding in findings:
+        detail = Text(finding["detail"])
+        if finding["advice"]:
+            detail.append(f"\n→ {finding['advice']}", style="bold")
+        mark = Text("ok", style="green") if finding["ok"] else Text("NO", style="bold red")
+        table.add_row(mark, finding["name"], detail)
+    return table
+
+
 def relative(instant: datetime | None, now: datetime) -> str:
     """Tell a time from now, in its largest unit: `3m ago`, `in 2h`, `now`; a dash when there is none."""
     if instant is None:

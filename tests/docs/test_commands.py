@@ -48,6 +48,8 @@ def test_the_commands_are_those_of_the_specification() -> None:
         "rebuild",
         "crawl",
         "verify",
+        "inspect",
+        "doctor",
         "migrate",
         "activity show",
         "config check",
