@@ -351,3 +351,47 @@ def test_activity_show_explains_a_score(command: Command, app: ModuleType) -> No
     assert "0.971500" in human.out
     assert "con[bold]" in human.out
     assert "7h ago" in human.out
+
+
+_NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
+
+
+def test_inspect_prints_every_part(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As JSON, and as tables; text of strangers is text, and parts without anything say so."""
+    from indexer import inspection  # noqa: PLC0415 - heavy
+
+    async def inspect(_: Settings, key: str) -> dict[str, Any]:
+        parts: dict[str, Any] = dict.fromkeys(("tombstone", "entries", "queue", "document"))
+        return {"key": key, "record": {"owner": "[bold]x", "createdAt": _NOW}, **parts}
+
+    monkeypatch.setattr(inspection, "inspect", inspect)
+    shown = command("inspect", "cckv://alpha.example/c", "--json").json()
+    assert set(shown) == {"key", "record", "tombstone", "entries", "queue", "document"}
+    assert shown["record"]["createdAt"] == "2025-03-01T12:00:00Z"
+    human = command("inspect", "cckv://alpha.example/c")
+    assert (human.code, human.err) == (0, "")
+    assert "[bold]x" in human.out
+    assert "tombstone: none" in human.out
+
+
+@pytest.mark.parametrize("is_well", [True, False])
+def test_the_doctor_fails_when_anything_is_wrong(
+    command: Command, monkeypatch: pytest.MonkeyPatch, *, is_well: bool
+) -> None:
+    """Exit code 1, and the advice is shown; the same as JSON."""
+    from indexer import doctor  # noqa: PLC0415 - heavy
+
+    async def examine(_: Settings) -> list[doctor.Finding]:
+        return [
+            doctor.Finding("database", ok=True, detail="it answers"),
+            doctor.Finding("queue", ok=is_well, detail="long", advice="" if is_well else "look"),
+        ]
+
+    monkeypatch.setattr(doctor, "examine", examine)
+    said = command("doctor", "--json")
+    assert said.code == (0 if is_well else 1)
+    assert said.json()["ok"] is is_well
+    assert set(said.json()["checks"][1]) == {"name", "ok", "detail", "advice"}
+    human = command("doctor")
+    assert human.code == said.code
+    assert ("look" in human.out) is not is_well

@@ -73,9 +73,7 @@ async def test_everything_that_is_known_of_a_key(database_url: str) -> None:
         below = (await inspect(settings, cats))["entries"]
         assert below["count"] == len(below["newest"]) == 1
         nothing = await inspect(settings, post_key(ALICE, "3"))
-        assert [nothing[part] for part in ("record", "tombstone", "entries", "queue", "document")] == [
-            None
-        ] * 5
+        assert {part for part in nothing if nothing[part] is not None} == {"key"}
         for wrong in ("", "x", "cckv://", f"cckv://{ALICE}", "https://a.example/", "cckv://@a.example/b"):
             with pytest.raises(ExpectedError) as refused:
                 await inspect(settings, wrong)
