@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from indexer.app import make_engine, open_for_reading
+from indexer.activity.answer import ActivityPresenter
+from indexer.app import make_engine, open_for_reading, utc_now
 from indexer.concrnt.uri import MalformedURI, compose_document, parse_ccuri
 from indexer.engines.base import EngineUnavailable
 from indexer.engines.ids import document_id
@@ -115,12 +116,13 @@ def _tombstone(row: Mapping[str, Any]) -> dict[str, Any]:
 async def _document(settings: Settings, database: Database, key: str) -> dict[str, Any] | None:
     engine = make_engine(settings, database)
     identifier = document_id(key)
+    present = ActivityPresenter(settings.crawl.activity_history_days)
     try:
         await engine.prepare(INDEXES)
         for index in (USERS, COMMUNITIES, POSTS):
             found = await engine.fetch_documents(index, [identifier])
             if identifier in found:
-                return {"index": index, **found[identifier]}
+                return {"index": index, **present(found[identifier], utc_now())}
     except EngineUnavailable as error:
         raise ExpectedError(str(error), code="engine_away") from error
     finally:
