@@ -46,11 +46,14 @@ _AWAY = (
     asyncpg.InvalidCatalogNameError,
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.QueryCanceledError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.LockNotAvailableError,
     asyncpg.PostgresSystemError,
 )
 _ATTEMPTS = 8
 _COMMAND_SECONDS = 300
+_IDLE_IN_TRANSACTION = "20s"
+"""A process that sleeps in the middle of a transaction keeps its locks no longer than a lease."""
 REFUSED = (asyncpg.DataError, asyncpg.ProgramLimitExceededError, asyncpg.IntegrityConstraintViolationError)
 """What PostgreSQL raises when it refuses a row for what the row holds."""
 
@@ -88,6 +91,7 @@ class Database:
                     "timezone": "UTC",
                     "jit": "off",
                     "client_encoding": "UTF8",
+                    "idle_in_transaction_session_timeout": _IDLE_IN_TRANSACTION,
                 },
             )
         except (*_AWAY, ValueError, asyncpg.PostgresError) as error:

@@ -66,7 +66,10 @@ async def missing_migrations(database: Database) -> list[Migration]:
 async def _apply_missing(connection: Connection) -> list[Migration]:
     await connection.execute("select pg_advisory_xact_lock($1)", _LOCK)
     try:
-        await connection.execute("create schema if not exists mirror")
+        # Asked of the catalogue itself: "if not exists" asks what this connection remembers of names, and
+        # that may be older than the lock.
+        if not await connection.fetchval("select exists (select from pg_namespace where nspname = 'mirror')"):
+            await connection.execute("create schema mirror")
         await connection.execute(
             "create table if not exists mirror.schema_migrations (version integer primary key,"
             " name text not null, applied_at timestamptz not null default now())"

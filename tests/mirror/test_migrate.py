@@ -11,6 +11,7 @@ import pytest
 from indexer.mirror import migrate as migrating
 from indexer.mirror.database import Database
 from indexer.mirror.migrate import Migration, MigrationError, migrate, migrations, missing_migrations
+from tests.integration.eventually import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -120,3 +121,21 @@ async def test_a_migration_that_fails_leaves_nothing_behind(
         assert await migrate(database) == real
     finally:
         await database.close()
+
+
+async def test_who_waited_while_another_migrated_finds_it_done(database_url: str) -> None:
+    """Also when it had looked before: what a connection remembers of names is older than the lock."""
+    first = await Database.connect(database_url, size=1)
+    second = await Database.connect(database_url, size=1)
+    try:
+        assert await missing_migrations(second) == migrations()
+        async with first.connection() as connection, connection.transaction():
+            await connection.execute("select pg_advisory_xact_lock($1)", migrating._LOCK)
+            waiting = asyncio.ensure_future(migrate(second))
+            waits = "select exists (select from pg_locks where not granted)"
+            await eventually(lambda: connection.fetchval(waits))
+            await connection.execute("create schema mirror")
+        assert await waiting == migrations()
+    finally:
+        await first.close()
+        await second.close()

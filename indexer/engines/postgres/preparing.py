@@ -34,7 +34,8 @@ async def prepare_tables(
         return
     async with connection.transaction():
         await connection.execute(_SQL["lock"])
-        await connection.execute(_SQL["create_schema"])
+        if not await connection.fetchval(_SQL["schema_exists"]):
+            await connection.execute(_SQL["create_schema"])
         await connection.execute(_SQL["create_definitions"])
         lost = await _lost(connection, tables)
         for statement in await _missing(connection, tables):

@@ -6,9 +6,14 @@
 -- behind a pooler of transactions.
 select pg_advisory_xact_lock(hashtextextended('concrnt-indexer:search:prepare', 0));
 
+-- name: schema_exists
+-- Asked of the catalogue itself: what this connection remembers of names may be older than the lock, and
+-- "if not exists" asks that memory.
+select exists (select from pg_namespace where nspname = 'search');
+
 -- name: create_schema
 -- The engine's own room in the database.
-create schema if not exists search;
+create schema search;
 
 -- name: create_definitions
 -- What each table was last derived with; another fingerprint means that its rows must be derived again.

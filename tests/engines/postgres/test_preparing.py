@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from indexer.engines.postgres import PostgresEngine
 
     Connection = asyncpg.Connection[asyncpg.Record]
+from tests.integration.eventually import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -63,6 +64,21 @@ async def test_processes_that_start_at_once_prepare_once(database_url: str, conn
         await put(engines[0], post("a", "ねこ"))
         assert await found(engines[3], "ねこ") == ["a"]
     assert sum(line.startswith("concrnt_posts ") for line in await _objects(connection)) == 1
+
+
+async def test_who_waited_while_another_prepared_finds_it_done(
+    database_url: str, engine: PostgresEngine, connection: Connection
+) -> None:
+    """Also when it had looked before: what a connection remembers of names is older than the lock."""
+    async with connection.transaction():
+        await connection.execute(
+            "select pg_advisory_xact_lock(hashtextextended('concrnt-indexer:search:prepare', 0))"
+        )
+        waiting = asyncio.ensure_future(engine.prepare(INDEXES))
+        waits = "select exists (select from pg_locks where not granted)"
+        await eventually(lambda: connection.fetchval(waits))
+        await connection.execute("create schema search")
+    await waiting
 
 
 async def test_preparing_again_changes_nothing(engine: PostgresEngine, connection: Connection) -> None:
