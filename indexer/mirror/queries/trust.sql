@@ -23,9 +23,9 @@ select owner, cdid, signed from mirror.records where cdid = any($1::text[])
 -- name: open_owners
 -- Those of these people of whom something is to be asked or set aside: of most there is nothing. What is provisional
 -- never stands without a question about its owner.
-select owner from unnest($1::text[]) as t (owner)
-where exists (select from mirror.unresolved u where u.owner = t.owner)
-  or exists (select from mirror.set_aside a where a.owner = t.owner)
+select owner from mirror.unresolved where owner = any($1::text[])
+union
+select owner from mirror.set_aside where owner = any($1::text[])
 
 -- name: settle_records
 -- $1 people and $2 their servers, now known. What their own servers said of them is provisional no more; what other
