@@ -49,17 +49,25 @@ class Facts:
     source: str
     csid: str | None = None
     homes: Mapping[str, Home] = field(default_factory=dict)
+    open_owners: frozenset[str] = frozenset()
+    """Of those whose home may become known: of whom something is to be asked, or was set aside."""
 
 
-async def load_facts(connection: Connection, source: str, people: Collection[str], *, csid: bool) -> Facts:
-    """Read where these people live, and with `csid` the source's own key."""
-    rows = await connection.fetch(_SQL["homes"], list(people)) if people else []
+async def load_facts(
+    connection: Connection, source: str, people: Collection[str], *, csid: bool, told: Collection[str] = ()
+) -> Facts:
+    """Read where these people live, with `csid` the source's own key, what is open about those `told` of."""
+    if told:
+        rows = await connection.fetch(_SQL["homes_and_questions"], list(people), list(told))
+    else:
+        rows = await connection.fetch(_SQL["homes"], list(people)) if people else []
     homes = {
         row["ccid"]: Home(row["domain"], EntityStanding(row["standing"]), row["created_at"], row["cdid"])
         for row in rows
+        if row["domain"] is not None
     }
     key = await connection.fetchval(_SQL["own_csid"], source) if csid else None
-    return Facts(source, key, homes)
+    return Facts(source, key, homes, frozenset(row["ccid"] for row in rows if row["domain"] is None))
 
 
 async def load_documents(connection: Connection, uris: Collection[str]) -> dict[str, str]:
@@ -79,16 +87,15 @@ async def load_documents(connection: Connection, uris: Collection[str]) -> dict[
 async def settle_owners(
     connection: Connection, homes: Mapping[str, str], *, indexed_schemas: Sequence[str], now: datetime
 ) -> Mapping[str, int]:
-    """It is known now where these people live (owner → domain). Their locks are held exclusively.
+    """It is known now where these people live (owner → domain), and something is open about them.
+
+    Their locks are held exclusively.
 
     What their own servers said is provisional no more; what others said without a proof is withdrawn, counted
     and dead-lettered; what was set aside of their own servers is due to be read again. Returns how much was
     withdrawn, by server.
     """
-    owners = [row["owner"] for row in await connection.fetch(_SQL["open_owners"], list(homes))]
-    if not owners:
-        return {}
-    domains = [homes[owner] for owner in owners]
+    owners, domains = list(homes), list(homes.values())
     most = DEAD_LETTERS_PER_SERVER
     withdrawn: Counter[str] = Counter()
     letters: dict[str, list[DeadLetter]] = defaultdict(list)

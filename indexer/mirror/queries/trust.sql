@@ -6,6 +6,17 @@ select ccid, domain, standing, created_at, cdid
 from mirror.entities
 where ccid = any($1::text[])
 
+-- name: homes_and_questions
+-- The same, and a row without a home for each of those ($2) of whom something is to be asked or set aside: of most
+-- there is nothing. What is provisional never stands without a question about its owner.
+select ccid, domain, standing, created_at, cdid
+from mirror.entities
+where ccid = any($1::text[])
+union all
+select owner, null, null, null, null from mirror.unresolved where owner = any($2::text[])
+union all
+select owner, null, null, null, null from mirror.set_aside where owner = any($2::text[])
+
 -- name: own_csid
 -- The server key that a server alone claims: one that two servers claim is nobody's.
 select csid from mirror.servers s
@@ -19,13 +30,6 @@ select key, signed from mirror.records where key = any($1::text[])
 -- name: documents_by_cdid
 -- The signed documents with these CDIDs.
 select owner, cdid, signed from mirror.records where cdid = any($1::text[])
-
--- name: open_owners
--- Those of these people of whom something is to be asked or set aside: of most there is nothing. What is provisional
--- never stands without a question about its owner.
-select owner from mirror.unresolved where owner = any($1::text[])
-union
-select owner from mirror.set_aside where owner = any($1::text[])
 
 -- name: settle_records
 -- $1 people and $2 their servers, now known. What their own servers said of them is provisional no more; what other
