@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
+    import asyncpg
+
     from indexer.mirror.changes import Changes
     from indexer.mirror.database import Connection, Database
 
@@ -140,7 +142,7 @@ class OpenQuestions:
 
     async def take_owners_to_ask(self, *, now: datetime, limit: int, per_feed_and_hour: int) -> list[str]:
         """People whose time has come, and whose feeds have look-ups left; these are spent with it."""
-        rows = await self._database.fetch(_SQL["take_owners_to_ask"], now, limit, per_feed_and_hour)
+        rows = await self._take("take_owners_to_ask", now, limit, per_feed_and_hour)
         return [row["owner"] for row in rows]
 
     async def ask_again(self, owner: str, *, at: datetime) -> None:
@@ -164,8 +166,20 @@ class OpenQuestions:
         self, *, now: datetime, limit: int, per_feed_and_hour: int
     ) -> list[tuple[str, str]]:
         """(key, where its owner lives) of enactments to be asked for; look-ups are spent as for people."""
-        rows = await self._database.fetch(_SQL["take_enactments_to_fetch"], now, limit, per_feed_and_hour)
+        rows = await self._take("take_enactments_to_fetch", now, limit, per_feed_and_hour)
         return [(row["href"], row["home"]) for row in rows]
+
+    async def _take(
+        self, name: str, now: datetime, limit: int, per_feed_and_hour: int
+    ) -> list[asyncpg.Record]:
+        """Take and count look-ups, one process at a time: two would each find the whole budget."""
+
+        async def work(connection: Connection) -> list[asyncpg.Record]:
+            await connection.execute(_SQL["lock_look_ups"])
+            rows: list[asyncpg.Record] = await connection.fetch(_SQL[name], now, limit, per_feed_and_hour)
+            return rows
+
+        return await self._database.transaction(name, work)
 
     async def tidy(self, *, waiting_since: datetime, now: datetime) -> None:
         """Give up commits that have waited since then; forget hours that are over, sum up small counts."""

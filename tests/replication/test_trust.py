@@ -379,6 +379,31 @@ async def test_look_ups_of_people_keep_to_the_budget_of_their_feed(
         assert len(at[SEED].requests_to(Endpoint.RESOLVE)) == 25
 
 
+async def test_neither_a_restart_nor_another_process_begins_a_budget_anew(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """People and subkeys alike: what a feed may cause in its hour is one number, whoever asks."""
+    monkeypatch.setattr(residents, "OWNERS_PER_FEED_AND_HOUR", 4)
+    monkeypatch.setattr(residents, "ENACTMENTS_PER_FEED_AND_HOUR", 3)
+    phones = [Delegate(ALICE, key_pair(f"phone {number}")) for number in range(20)]
+    strangers = [profile(key_pair(f"stranger {number}").ccid, username="x") for number in range(20)]
+    async with stage(database_url, SEED, ALPHA, MALLORY, trust=TrustMode.AUTHORITY) as at:
+        await at.discovery.run()
+        await at.mirror.write(SEED, [entity(ALICE, ALPHA)])
+        await at.follow(ALPHA)
+        leaning = [post(phone, str(number), "x") for number, phone in enumerate(phones)]
+        at[MALLORY].receive("2025-04-01T00:00:00Z", *strangers, *leaning)
+        await at.follow(MALLORY)
+        for hour in (1, 2):
+            async with asyncio.TaskGroup() as group:
+                for one in (at.residents, at.another_residents(), at.another_residents()):
+                    group.create_task(one.run_once())
+            await at.another_residents().run_once()
+            assert len(at[SEED].requests_to(Endpoint.RESOLVE)) == 4 * hour
+            assert len(at[ALPHA].requests_to(Endpoint.RESOLVE)) == 3 * hour
+            at.clock.move(hours=1)
+
+
 async def test_the_seeds_answer_makes_the_right_servers_words_count_in_full(database_url: str) -> None:
     """Deletes, edits and follows that were held back by another server's false ones are read again."""
     alice = ALICE.ccid

@@ -158,6 +158,10 @@ where domain = $1 and seen_at < (
   select seen_at from mirror.waiting where domain = $1 order by seen_at desc offset $2 limit 1
 )
 
+-- name: lock_look_ups
+-- Whoever counts look-ups waits for those who do so already.
+lock table mirror.look_ups in share row exclusive mode
+
 -- name: take_owners_to_ask
 -- People whose time to be looked up has come ($1 now), feeds in turn, the first met of each first: at most $2 in
 -- all, and of each feed what is left of its $3 look-ups in an hour. They are counted here, before anybody is asked.
