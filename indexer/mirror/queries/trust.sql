@@ -125,11 +125,13 @@ on conflict (owner, domain) do update set due_at = excluded.due_at
 insert into mirror.rejected_later (domain, number) select * from unnest($1::text[], $2::integer[])
 
 -- name: ask_about
--- Owners to be looked up, unless their home is surely known. $2 the feed that brought them, $3 now.
+-- Owners to be looked up, unless their home is surely known. $2 the feed that brought them, $3 now. One whom nobody
+-- knew when another feed brought them is not asked about sooner for this one.
 insert into mirror.unresolved (owner, domain, met_at, ask_at)
-select owner, $2, $3, $3 from unnest($1::text[]) as t (owner)
+select owner, $2, $3, coalesce((select max(u.ask_at) from mirror.unresolved u where u.owner = t.owner), $3)
+from unnest($1::text[]) as t (owner)
 where not exists (select from mirror.entities e where e.ccid = t.owner and e.standing > 0)
-on conflict (owner) do nothing
+on conflict (owner, domain) do nothing
 
 -- name: set_aside
 -- Owners of whom a server said what was not wholly accepted.
@@ -169,13 +171,17 @@ with waiting as (
   select owner, domain, ask_at, row_number() over (partition by domain order by ask_at, owner) as place
   from mirror.unresolved
   where ask_at <= $1
-), due as (
-  select w.owner, w.domain, w.place, w.ask_at
+), affordable as (
+  -- a person whom several feeds brought is asked about once
+  select distinct on (w.owner) w.owner, w.domain, w.place, w.ask_at
   from waiting w
   left join mirror.look_ups l
     on l.domain = w.domain and l.subject = 'person' and l.since > $1::timestamptz - interval '1 hour'
   where w.place <= $3 - coalesce(l.number, 0)
-  order by w.place, w.ask_at, w.owner
+  order by w.owner, w.place, w.domain
+), due as (
+  select owner, domain, place, ask_at from affordable
+  order by place, ask_at, owner
   limit $2
 ), counted as (
   insert into mirror.look_ups as l (domain, subject, since, number)
