@@ -149,13 +149,19 @@ def _checksum_tables(prefix: str) -> tuple[int, tuple[tuple[int, ...], ...]]:
             number = number << 5 | word
         return number
 
+    def changed_by(place: int, word: int) -> int:
+        return of_zeros ^ checksum([*zeros[:place], word, *zeros[place + 1 :]])
+
     zeros = [0] * _ADDRESS_WORDS
     of_zeros = checksum(zeros)
-    tables = tuple(
-        tuple(of_zeros ^ checksum([*zeros[:place], word, *zeros[place + 1 :]]) for word in range(32))
-        for place in range(_ADDRESS_WORDS)
-    )
-    return of_zeros, tables
+    tables = []
+    for place in range(_ADDRESS_WORDS):
+        table = [0]
+        for bit in range(5):  # each further bit changes the same bits, whatever the lower ones are
+            changed = changed_by(place, 1 << bit)
+            table += [entry ^ changed for entry in table]
+        tables.append(tuple(table))
+    return of_zeros, tuple(tables)
 
 
 def recover_address(document: str, signature: str) -> bytes:

@@ -206,12 +206,13 @@ create table mirror.rejected_later (
 
 create index rejected_later_domain on mirror.rejected_later (domain);
 
--- Owners to be looked up through the seed, and which server's feed brought them.
+-- Owners to be looked up through the seed, and which servers' feeds brought them: each at its own expense.
 create table mirror.unresolved (
-  owner text collate "C" primary key,
+  owner text collate "C" not null,
   domain text collate "C" not null,
   met_at timestamptz not null,
-  ask_at timestamptz not null
+  ask_at timestamptz not null,
+  primary key (owner, domain)
 );
 
 create index unresolved_ask_at on mirror.unresolved (ask_at);

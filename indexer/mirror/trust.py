@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
+    import asyncpg
+
     from indexer.mirror.changes import Changes
     from indexer.mirror.database import Connection, Database
 
@@ -52,20 +54,36 @@ class Facts:
     homes: Mapping[str, Home] = field(default_factory=dict)
     moved: Mapping[str, str] = field(default_factory=dict)
     """Domains that the page names and that have moved, with where they are now."""
+    open_owners: frozenset[str] = frozenset()
+    """Of those whose home may become known: of whom something is to be asked, or was set aside."""
 
 
 async def load_facts(
-    connection: Connection, source: str, people: Collection[str], *, csid: bool, domains: Collection[str] = ()
+    connection: Connection,
+    source: str,
+    people: Collection[str],
+    *,
+    csid: bool,
+    told: Collection[str] = (),
+    domains: Collection[str] = (),
 ) -> Facts:
-    """Read where these people live, with `csid` the source's own key, and which `domains` have moved."""
-    rows = await connection.fetch(_SQL["homes"], list(people)) if people else []
+    """Read where these people live, what is open about those `told` of, and which `domains` have moved.
+
+    With `csid` also the source's own key.
+    """
+    if told:
+        rows = await connection.fetch(_SQL["homes_and_questions"], list(people), list(told))
+    else:
+        rows = await connection.fetch(_SQL["homes"], list(people)) if people else []
     homes = {
         row["ccid"]: Home(row["domain"], EntityStanding(row["standing"]), row["created_at"], row["cdid"])
         for row in rows
+        if row["domain"] is not None
     }
     key = await connection.fetchval(_SQL["own_csid"], source) if csid else None
     moved = await moved_domains(connection, domains) if domains else {}
-    return Facts(source, key, homes, moved)
+    open_owners = frozenset(row["ccid"] for row in rows if row["domain"] is None)
+    return Facts(source, key, homes, moved, open_owners)
 
 
 async def load_documents(connection: Connection, uris: Collection[str]) -> dict[str, str]:
@@ -85,16 +103,15 @@ async def load_documents(connection: Connection, uris: Collection[str]) -> dict[
 async def settle_owners(
     connection: Connection, homes: Mapping[str, str], *, indexed_schemas: Sequence[str], now: datetime
 ) -> Mapping[str, int]:
-    """It is known now where these people live (owner → domain). Their locks are held exclusively.
+    """It is known now where these people live (owner → domain), and something is open about them.
+
+    Their locks are held exclusively.
 
     What their own servers said is provisional no more; what others said without a proof is withdrawn, counted
     and dead-lettered; what was set aside of their own servers is due to be read again. Returns how much was
     withdrawn, by server.
     """
-    owners = [row["owner"] for row in await connection.fetch(_SQL["open_owners"], list(homes))]
-    if not owners:
-        return {}
-    domains = [homes[owner] for owner in owners]
+    owners, domains = list(homes), list(homes.values())
     most = DEAD_LETTERS_PER_SERVER
     withdrawn: Counter[str] = Counter()
     letters: dict[str, list[DeadLetter]] = defaultdict(list)
@@ -139,7 +156,7 @@ class OpenQuestions:
 
     async def take_owners_to_ask(self, *, now: datetime, limit: int, per_feed_and_hour: int) -> list[str]:
         """People whose time has come, and whose feeds have look-ups left; these are spent with it."""
-        rows = await self._database.fetch(_SQL["take_owners_to_ask"], now, limit, per_feed_and_hour)
+        rows = await self._take("take_owners_to_ask", now, limit, per_feed_and_hour)
         return [row["owner"] for row in rows]
 
     async def ask_again(self, owner: str, *, at: datetime) -> None:
@@ -163,8 +180,20 @@ class OpenQuestions:
         self, *, now: datetime, limit: int, per_feed_and_hour: int
     ) -> list[tuple[str, str]]:
         """(key, where its owner lives) of enactments to be asked for; look-ups are spent as for people."""
-        rows = await self._database.fetch(_SQL["take_enactments_to_fetch"], now, limit, per_feed_and_hour)
+        rows = await self._take("take_enactments_to_fetch", now, limit, per_feed_and_hour)
         return [(row["href"], row["home"]) for row in rows]
+
+    async def _take(
+        self, name: str, now: datetime, limit: int, per_feed_and_hour: int
+    ) -> list[asyncpg.Record]:
+        """Take and count look-ups, one process at a time: two would each find the whole budget."""
+
+        async def work(connection: Connection) -> list[asyncpg.Record]:
+            await connection.execute(_SQL["lock_look_ups"])
+            rows: list[asyncpg.Record] = await connection.fetch(_SQL[name], now, limit, per_feed_and_hour)
+            return rows
+
+        return await self._database.transaction(name, work)
 
     async def tidy(self, *, waiting_since: datetime, now: datetime) -> None:
         """Give up commits that have waited since then; forget hours that are over, sum up small counts."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from indexer.concrnt.documents import Commit
+from indexer.concrnt.documents import Commit, Kind
 from indexer.concrnt.identifiers import is_ccid, is_csid, is_domain_owner
 from indexer.mirror.trust import load_facts
 from indexer.replication.proving import Prover
@@ -45,13 +45,14 @@ class Judge:
         of_whom = set(owners)
         people = [owner for owner in of_whom if is_ccid(owner)]
         csid = any(is_csid(owner) for owner in of_whom)
-        facts = await load_facts(
-            connection, source, people, csid=csid, domains=_other_domains(rows, of_whom, source)
-        )
+        told = [row.author for row in rows if isinstance(row, Commit) and row.kind is Kind.ENTITY]
+        domains = _other_domains(rows, of_whom, source)
+        facts = await load_facts(connection, source, people, csid=csid, told=told, domains=domains)
         judging = Judging(rows, owners, facts, self.mode, follows=self._follows)
-        entities = await self.prover.prove(connection, rows, judging.entities_to_prove(), now=now)
-        judging.settle(entities.faults)
         proofs = await self.prover.prove(connection, rows, judging.to_prove(), now=now)
+        judging.settle(proofs.faults)
+        if further := judging.still_to_prove():
+            proofs += await self.prover.prove(connection, rows, further, now=now)
         return judging.conclude(proofs.faults, proofs.awaited)
 
 

@@ -3,9 +3,9 @@
 A server may say anything in its own feed. Whether a commit counts is decided from *facts* (which people live
 where, which key is the server's) and *proofs* (which signatures hold), both given:
 
-    judging = Judging(rows, facts, mode, follows=ack_schemas)
-    judging.settle(faults of judging.entities_to_prove())
-    judgement = judging.conclude(faults of judging.to_prove(), what they await)
+    judging = Judging(rows, owners, facts, mode, follows=ack_schemas)
+    judging.settle(faults of judging.to_prove())
+    judgement = judging.conclude(faults of these and of judging.still_to_prove(), what they await)
 
 Facts go first: where the server has authority, no signature is looked at in `authority` mode. What comes out
 is one verdict a row, what the page says of where people live, and whose home it settles.
@@ -98,6 +98,7 @@ class Judgement:
     awaited: Mapping[int, Awaited] = field(default_factory=dict)
     """Rows that are to be judged again when a document comes."""
     settled: Mapping[str, str] = field(default_factory=dict)
+    """Of whom something is open and the home is surely known now, or another one than before."""
     sure_homes: Mapping[str, tuple[str, tuple[datetime, str]]] = field(default_factory=dict)
     """Where the page's people were surely known to live before it, and (createdAt, CDID) of what says so."""
 
@@ -153,14 +154,33 @@ class Judging:
         self._told: dict[str, list[tuple[int, Home]]] = {}  # what the page's rows make of the homes
         self._entities: dict[int, EntityPut] = {}
         self._refused: dict[int, Refusal] = {}
+        self._doubtful_owners = set(owners)
+        self._proven: Collection[int] = ()
         self._doubtful: list[tuple[int, Commit, str]] = []
         """Commits, with position and owner, that do not count as they are: few, of a server that behaves."""
 
     # --- entities
 
-    def entities_to_prove(self) -> list[int]:
-        """The rows that tell where somebody lives and are not known to be proven."""
-        return [position for position, row in self._told_of if not self._is_known(row)]
+    def to_prove(self) -> list[int]:
+        """The rows whose proof decides, as far as that is known before the page's entities are settled.
+
+        These tell where somebody lives and are not known to be proven, or are no concern of those who do.
+        """
+        told = {row.author for _, row in self._told_of}
+        entities = [position for position, row in self._told_of if not self._is_known(row)]
+        if not self._strict:
+            candidates = set(self._owners).difference(told)
+            trusted = {one for one in candidates if self._authority(0, one) is _Authority.YES}
+            self._doubtful_owners = set(self._owners).difference(trusted)
+        self._proven = {
+            position
+            for position, owner in enumerate(self._owners)
+            if owner in self._doubtful_owners
+            and (self._strict or owner not in told)
+            and isinstance(commit := self._rows[position], Commit)
+            and self._proof_decides(position, commit, owner)
+        }
+        return [*entities, *sorted(self._proven)]
 
     def _is_known(self, commit: Commit) -> bool:
         home = self._facts.homes.get(commit.author)
@@ -170,15 +190,10 @@ class Judging:
         """Take the entities in the order of their rows."""
         for position, row in self._told_of:
             self._take_entity(position, row, faults.get(position))
-        trusted = set()
-        if not self._strict:
-            candidates = set(self._owners).difference(self._told)
-            trusted = {one for one in candidates if self._authority(0, one) is _Authority.YES}
         self._doubtful = [
             (position, commit, owner)
             for position, owner in enumerate(self._owners)
-            if (owner not in trusted or position in self._refused)
-            and isinstance(commit := self._rows[position], Commit)
+            if owner in self._doubtful_owners and isinstance(commit := self._rows[position], Commit)
         ]
 
     def _take_entity(self, position: int, commit: Commit, fault: ProofFault | None) -> None:
@@ -238,12 +253,12 @@ class Judging:
 
     # --- everything else
 
-    def to_prove(self) -> list[int]:
-        """The rows, entities aside, whose proof decides."""
+    def still_to_prove(self) -> list[int]:
+        """The rows whose proof decides after all: what the page tells of homes does not make them count."""
         return [
             position
             for position, commit, owner in self._doubtful
-            if self._proof_decides(position, commit, owner)
+            if self._proof_decides(position, commit, owner) and position not in self._proven
         ]
 
     def _proof_decides(self, position: int, commit: Commit, owner: str) -> bool:
@@ -289,7 +304,7 @@ class Judging:
             before = self._facts.homes.get(owner)
             was_sure = before is not None and before.standing is not EntityStanding.CLAIMED
             same = was_sure and before is not None and before.domain == home.domain
-            if home.standing is not EntityStanding.CLAIMED and not same:
+            if home.standing is not EntityStanding.CLAIMED and not same and owner in self._facts.open_owners:
                 settled[owner] = home.domain
         return settled
 

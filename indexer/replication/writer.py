@@ -123,9 +123,10 @@ class PageWriter:
             await apply_changes(
                 connection, Changes(source, entities=[entity]), indexed_schemas=self._indexed, now=now
             )
-            facts = await load_facts(connection, source, [entity.ccid], csid=False)
+            people = [entity.ccid]
+            facts = await load_facts(connection, source, people, csid=False, told=people)
             home = facts.homes[entity.ccid]
-            if home.standing is EntityStanding.CLAIMED:
+            if home.standing is EntityStanding.CLAIMED or entity.ccid not in facts.open_owners:
                 return {}
             homes = {entity.ccid: home.domain}
             return await settle_owners(connection, homes, indexed_schemas=self._indexed, now=now)

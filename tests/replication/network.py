@@ -23,7 +23,7 @@ from indexer.simulation.scripted import SEED, scripted_network
 from tests.replication.stage import SCHEMAS, Mirror, open_mirror
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from indexer.mirror.changes import Changes
     from indexer.simulation.scripted import ScriptedNetwork
@@ -102,6 +102,8 @@ class Stage:
     discovery: Discovery
     schedule: Schedule
     residents: Residents
+    another_residents: Callable[[], Residents]
+    """Makes what another process, or this one after a restart, has."""
 
     def __getitem__(self, domain: str) -> SimulatedServer:
         return self.network[domain]
@@ -188,15 +190,18 @@ async def stage(
             discover=discovery.add,
             moving=Moving(feeds, Moves(mirror.database, indexed_schemas=SCHEMAS.indexed), layer=layer),
         )
-        residents = Residents(
-            feeds,
-            mirror.servers,
-            OpenQuestions(mirror.database),
-            mirror.writer,
-            mirror.judge.prover.fetched if mirror.judge is not None else FetchedDocuments(),
-            seed=seed,
-            schemas=SCHEMAS,
-            metrics=counts,
-            clock=clock,
-        )
-        yield Stage(network, mirror, clock, counts, discovery, schedule, residents)
+
+        def make_residents() -> Residents:
+            return Residents(
+                feeds,
+                mirror.servers,
+                OpenQuestions(mirror.database),
+                mirror.writer,
+                mirror.judge.prover.fetched if mirror.judge is not None else FetchedDocuments(),
+                seed=seed,
+                schemas=SCHEMAS,
+                metrics=counts,
+                clock=clock,
+            )
+
+        yield Stage(network, mirror, clock, counts, discovery, schedule, make_residents(), make_residents)

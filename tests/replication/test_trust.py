@@ -326,7 +326,7 @@ async def test_unknown_people_are_looked_up_through_the_seed_and_false_claims_wi
 ) -> None:
     """A page of a hundred unknown owners asks nobody inside the page; the truth comes out later."""
     strangers = [key_pair(f"stranger {number}") for number in range(100)]
-    async with stage(database_url, SEED, ALPHA, MALLORY, trust=TrustMode.AUTHORITY) as at:
+    async with stage(database_url, SEED, ALPHA, BETA, MALLORY, trust=TrustMode.AUTHORITY) as at:
         at[MALLORY].receive(
             "2025-04-01T00:00:00Z",
             *[profile(one.ccid, username="偽物", created_at=LATE) for one in strangers],
@@ -349,8 +349,10 @@ async def test_unknown_people_are_looked_up_through_the_seed_and_false_claims_wi
         assert len(at[SEED].requests_to(Endpoint.RESOLVE)) == 100
         assert at.counts.rejected["withdrawn"] == 50
         assert (await at.report(MALLORY)).rejected == 50
-        # "Unknown" is remembered for a day.
-        at.clock.move(hours=23)
+        # "Unknown" is remembered for a day, also when another feed names them.
+        at.clock.move(hours=22)
+        at[BETA].receive("2025-04-02T00:00:00Z", *[profile(one.ccid, username="x") for one in strangers[50:]])
+        await at.follow(BETA)
         await at.residents.run_once()
         assert len(at[SEED].requests_to(Endpoint.RESOLVE)) == 100
         at.clock.move(hours=2)
@@ -377,6 +379,57 @@ async def test_look_ups_of_people_keep_to_the_budget_of_their_feed(
         for _ in range(3):
             await at.residents.run_once()
         assert len(at[SEED].requests_to(Endpoint.RESOLVE)) == 25
+
+
+async def test_a_feed_that_names_everybody_makes_nobody_wait_whom_others_name_too(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alice is asked about at the expense of her own server's feed; nobody is asked about twice."""
+    monkeypatch.setattr(residents, "OWNERS_PER_FEED_AND_HOUR", 2)
+    people = [ALICE, *[key_pair(f"stranger {number}") for number in range(20)]]
+    async with stage(database_url, SEED, ALPHA, MALLORY, trust=TrustMode.AUTHORITY) as at:
+        await at.discovery.run()
+        at[MALLORY].receive("2025-04-01T00:00:00Z", *[profile(one.ccid, username="偽物") for one in people])
+        await at.follow(MALLORY)
+        await at.mirror.database.execute(
+            "update mirror.unresolved set ask_at = ask_at + interval '1 second' where owner = $1", ALICE.ccid
+        )
+        at.clock.move(minutes=1)
+        await at.residents.run_once()
+        at[ALPHA].receive("2025-04-01T00:00:00Z", profile(ALICE.ccid, username="ありす"))
+        await at.follow(ALPHA)
+        at[SEED].receive("2025-04-01T00:00:00Z", entity(ALICE, ALPHA))
+        while await at.residents.run_once():
+            pass
+        assert await at.mirror.value(profile_key(ALICE)) == {"username": "ありす"}
+        assert len(at[SEED].requests_to(Endpoint.RESOLVE)) == 3
+        left = await at.mirror.rows("select 1 from mirror.unresolved where owner = $1", ALICE.ccid)
+        assert left == []
+
+
+async def test_neither_a_restart_nor_another_process_begins_a_budget_anew(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """People and subkeys alike: what a feed may cause in its hour is one number, whoever asks."""
+    monkeypatch.setattr(residents, "OWNERS_PER_FEED_AND_HOUR", 4)
+    monkeypatch.setattr(residents, "ENACTMENTS_PER_FEED_AND_HOUR", 3)
+    phones = [Delegate(ALICE, key_pair(f"phone {number}")) for number in range(20)]
+    strangers = [profile(key_pair(f"stranger {number}").ccid, username="x") for number in range(20)]
+    async with stage(database_url, SEED, ALPHA, MALLORY, trust=TrustMode.AUTHORITY) as at:
+        await at.discovery.run()
+        await at.mirror.write(SEED, [entity(ALICE, ALPHA)])
+        await at.follow(ALPHA)
+        leaning = [post(phone, str(number), "x") for number, phone in enumerate(phones)]
+        at[MALLORY].receive("2025-04-01T00:00:00Z", *strangers, *leaning)
+        await at.follow(MALLORY)
+        for hour in (1, 2):
+            async with asyncio.TaskGroup() as group:
+                for one in (at.residents, at.another_residents(), at.another_residents()):
+                    group.create_task(one.run_once())
+            await at.another_residents().run_once()
+            assert len(at[SEED].requests_to(Endpoint.RESOLVE)) == 4 * hour
+            assert len(at[ALPHA].requests_to(Endpoint.RESOLVE)) == 3 * hour
+            at.clock.move(hours=1)
 
 
 async def test_the_seeds_answer_makes_the_right_servers_words_count_in_full(database_url: str) -> None:

@@ -18,3 +18,8 @@ create table mirror.look_ups (
   number integer not null,
   primary key (domain, subject)
 );
+
+-- Whoever names a person has them looked up at the expense of their own feed: one that names everybody first must not
+-- make others wait for its budget.
+alter table mirror.unresolved drop constraint unresolved_pkey;
+alter table mirror.unresolved add primary key (owner, domain);

@@ -6,6 +6,17 @@ select ccid, domain, standing, created_at, cdid
 from mirror.entities
 where ccid = any($1::text[])
 
+-- name: homes_and_questions
+-- The same, and a row without a home for each of those ($2) of whom something is to be asked or set aside: of most
+-- there is nothing. What is provisional never stands without a question about its owner.
+select ccid, domain, standing, created_at, cdid
+from mirror.entities
+where ccid = any($1::text[])
+union all
+select owner, null, null, null, null from mirror.unresolved where owner = any($2::text[])
+union all
+select owner, null, null, null, null from mirror.set_aside where owner = any($2::text[])
+
 -- name: own_csid
 -- The server key that a server alone claims: one that two servers claim is nobody's.
 select csid from mirror.servers s
@@ -19,13 +30,6 @@ select key, signed from mirror.records where key = any($1::text[])
 -- name: documents_by_cdid
 -- The signed documents with these CDIDs.
 select owner, cdid, signed from mirror.records where cdid = any($1::text[])
-
--- name: open_owners
--- Those of these people of whom something is to be asked or set aside: of most there is nothing. What is provisional
--- never stands without a question about its owner.
-select owner from unnest($1::text[]) as t (owner)
-where exists (select from mirror.unresolved u where u.owner = t.owner)
-  or exists (select from mirror.set_aside a where a.owner = t.owner)
 
 -- name: settle_records
 -- $1 people and $2 their servers, now known. What their own servers said of them is provisional no more; what other
@@ -121,11 +125,13 @@ on conflict (owner, domain) do update set due_at = excluded.due_at
 insert into mirror.rejected_later (domain, number) select * from unnest($1::text[], $2::integer[])
 
 -- name: ask_about
--- Owners to be looked up, unless their home is surely known. $2 the feed that brought them, $3 now.
+-- Owners to be looked up, unless their home is surely known. $2 the feed that brought them, $3 now. One whom nobody
+-- knew when another feed brought them is not asked about sooner for this one.
 insert into mirror.unresolved (owner, domain, met_at, ask_at)
-select owner, $2, $3, $3 from unnest($1::text[]) as t (owner)
+select owner, $2, $3, coalesce((select max(u.ask_at) from mirror.unresolved u where u.owner = t.owner), $3)
+from unnest($1::text[]) as t (owner)
 where not exists (select from mirror.entities e where e.ccid = t.owner and e.standing > 0)
-on conflict (owner) do nothing
+on conflict (owner, domain) do nothing
 
 -- name: set_aside
 -- Owners of whom a server said what was not wholly accepted.
@@ -154,6 +160,10 @@ where domain = $1 and seen_at < (
   select seen_at from mirror.waiting where domain = $1 order by seen_at desc offset $2 limit 1
 )
 
+-- name: lock_look_ups
+-- Whoever counts look-ups waits for those who do so already.
+lock table mirror.look_ups in share row exclusive mode
+
 -- name: take_owners_to_ask
 -- People whose time to be looked up has come ($1 now), feeds in turn, the first met of each first: at most $2 in
 -- all, and of each feed what is left of its $3 look-ups in an hour. They are counted here, before anybody is asked.
@@ -161,13 +171,17 @@ with waiting as (
   select owner, domain, ask_at, row_number() over (partition by domain order by ask_at, owner) as place
   from mirror.unresolved
   where ask_at <= $1
-), due as (
-  select w.owner, w.domain, w.place, w.ask_at
+), affordable as (
+  -- a person whom several feeds brought is asked about once
+  select distinct on (w.owner) w.owner, w.domain, w.place, w.ask_at
   from waiting w
   left join mirror.look_ups l
     on l.domain = w.domain and l.subject = 'person' and l.since > $1::timestamptz - interval '1 hour'
   where w.place <= $3 - coalesce(l.number, 0)
-  order by w.place, w.ask_at, w.owner
+  order by w.owner, w.place, w.domain
+), due as (
+  select owner, domain, place, ask_at from affordable
+  order by place, ask_at, owner
   limit $2
 ), counted as (
   insert into mirror.look_ups as l (domain, subject, since, number)

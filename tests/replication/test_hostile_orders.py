@@ -1,0 +1,207 @@
+"""A hostile server among honest ones: whichever feed is read first, the state of the honest is the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from indexer.concrnt.documents import Commit, Kind
+from indexer.mirror.changes import EntityPut, EntityStanding
+from indexer.replication.page import read_rows
+from indexer.replication.trust import TrustMode, owner_of_commit
+from indexer.simulation.hostile import Trick, forgeries
+from indexer.simulation.network import Network
+from indexer.simulation.scripted import ALPHA, BETA, entity, key_pair, post, post_key, profile
+from tests.replication.stage import NOW, SCHEMAS, open_mirror
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tests.replication.stage import Mirror
+
+pytestmark = pytest.mark.anyio
+
+MALLORY = "mallory.example"
+EVE, ALICE = key_pair("eve"), key_pair("alice")
+OWN = (entity(EVE, MALLORY), profile(EVE, username="いぶ"), post(EVE, "1", "本物"))
+OLD, LATE = "2025-02-01T00:00:00Z", "2025-05-01T00:00:00Z"
+
+
+@dataclass(frozen=True)
+class _Honest:
+    """The logs of honest servers, and what can be said against them."""
+
+    feeds: Mapping[str, tuple[bytes, ...]]
+    homes: Mapping[str, EntityPut]
+    tries: Sequence[bytes]
+
+
+@cache
+def honest() -> _Honest:
+    end = NOW - timedelta(days=30)
+    network = Network.generate(seed="honest", servers=3, commits=160, people=8, end=end)
+    feeds = {
+        domain: tuple(row.signed for row in server.log if not row.hidden)
+        for domain, server in network.servers.items()
+    }
+    homes = {}
+    for commit in (commit for feed in feeds.values() for commit in feed):
+        (row,) = read_rows([commit], now=NOW, indexed=SCHEMAS.malformed_kinds).rows
+        if isinstance(row, Commit) and row.kind is Kind.ENTITY and row.domain is not None:
+            homes[row.author] = EntityPut(
+                row.author, row.domain, row.created_at, row.cdid, row.signed, EntityStanding.PROVEN
+            )
+    said = [commit for feed in feeds.values() for commit in feed]
+    tries: list[bytes] = []
+    for at in ("2025-12-31T00:00:00Z", "2020-01-01T00:00:00Z"):
+        for made in forgeries(said, by=EVE, domain=MALLORY, at=at).values():
+            tries += made
+    return _Honest(feeds, homes, tries)
+
+
+async def of_the_honest(mirror: Mirror) -> dict[str, Any]:
+    """What stands, but for what belongs to the hostile server and its residents."""
+    theirs = [EVE.ccid, MALLORY]
+    return {
+        "records": await mirror.rows(
+            "select key, cdid, source, author, href, provisional from mirror.records"
+            " where owner <> all($1::text[]) order by key",
+            theirs,
+        ),
+        "follows": await mirror.rows(
+            "select acker, ackee, schema, valid, provisional from mirror.acks"
+            " where acker <> all($1::text[]) order by 1, 2, 3",
+            theirs,
+        ),
+        "homes": await mirror.rows(
+            "select ccid, domain, cdid from mirror.entities where ccid <> all($1::text[]) order by 1", theirs
+        ),
+        "deletes": await mirror.rows(
+            "select target, scope, cdid, provisional from mirror.tombstones"
+            " where owner <> all($1::text[]) and not only_author order by 1, 2, 3",
+            theirs,
+        ),
+    }
+
+
+async def finish(
+    mirror: Mirror, feeds: Mapping[str, Iterable[bytes]], homes: Mapping[str, EntityPut]
+) -> None:
+    """Do what the background does: the seed answers, logs are read again, what waits is judged."""
+    while True:
+        asked = [row["owner"] for row in await mirror.rows("select owner from mirror.unresolved")]
+        for owner in sorted(set(asked) & homes.keys()):
+            await mirror.writer.settle(homes[owner], "seed.example", now=NOW)
+        due = await mirror.rows("select owner, domain from mirror.set_aside where due_at is not null")
+        for one in due:
+            rows = read_rows(list(feeds[one["domain"]]), now=NOW, indexed=SCHEMAS.malformed_kinds).rows
+            theirs = [row for row in rows if isinstance(row, Commit) and owner_of_commit(row) == one["owner"]]
+            await mirror.writer.write_again(theirs, one["domain"], now=NOW)
+            await mirror.database.execute(
+                "delete from mirror.set_aside where owner = $1 and domain = $2", one["owner"], one["domain"]
+            )
+        again = await mirror.writer.judge_again(limit=1000, asked_for=[], now=NOW)
+        if not due and not again.number and not set(asked) & homes.keys():
+            return
+
+
+async def _any_interleaving(dsn: str, said: Sequence[bytes], order: Sequence[int], page: int) -> None:
+    trial = honest()
+    async with open_mirror(dsn, TrustMode.AUTHORITY) as mirror:
+        await mirror.clear()
+        for domain, commits in trial.feeds.items():
+            await mirror.write(domain, commits)
+        await finish(mirror, trial.feeds, trial.homes)
+        expected = await of_the_honest(mirror)
+        await mirror.clear()
+        feeds = {**trial.feeds, MALLORY: (*said, *OWN)}
+        left = {domain: list(commits) for domain, commits in feeds.items()}
+        domains = list(left)
+        turns = [domains[choice % len(domains)] for choice in order]
+        turns += [domain for domain in domains for _ in range(len(feeds[domain]) // page + 1)]
+        for domain in turns:
+            now, left[domain] = left[domain][:page], left[domain][page:]
+            if now:
+                await mirror.write(domain, now)
+        await finish(mirror, feeds, trial.homes)
+        assert await of_the_honest(mirror) == expected
+        assert {post_key(EVE, "1")} <= await mirror.keys()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), order=st.lists(st.integers(0, 3), max_size=30), page=st.sampled_from([1, 3, 10, 100]))
+def test_any_interleaving_with_a_hostile_feed_ends_in_the_honest_state(
+    database_url: str, anyio_backend: str, data: st.DataObject, order: list[int], page: int
+) -> None:
+    """Of what is not the hostile server's own residents', nothing tells that it was there."""
+    tries = honest().tries
+    said = data.draw(st.lists(st.integers(0, len(tries) - 1), max_size=40), label="said")
+    anyio.run(_any_interleaving, database_url, [tries[place] for place in said], order, page)
+
+
+async def test_every_try_at_once_ends_in_the_honest_state(database_url: str) -> None:
+    """All of them, the hostile feed first and last."""
+    tries = honest().tries
+    assert len(tries) > 1000
+    for order in ([3] * 200, []):
+        await _any_interleaving(database_url, tries, order, 100)
+
+
+def test_the_hostile_tries_everything() -> None:
+    """Each trick is made from such a network, and replays are the true commits themselves."""
+    said = [commit for feed in honest().feeds.values() for commit in feed]
+    made = forgeries(said, by=EVE, domain=MALLORY)
+    assert all(made[trick] for trick in Trick)
+    assert set(made[Trick.REPLAY]) == set(said)
+    kinds = {msgspec.json.decode(msgspec.json.decode(one)["document"])["kind"] for one in made[Trick.FOLLOW]}
+    assert kinds == {"unack", "unacked"}  # against follows; the network has no unfollows
+
+
+# --- where the order of feeds matters all the same (decisions/0020) ------------------------------------
+
+
+async def _read_in(mirror: Mirror, feeds: Sequence[tuple[str, Sequence[bytes]]]) -> set[str]:
+    await mirror.clear()
+    for source, commits in feeds:
+        await mirror.write(source, commits)
+    return await mirror.keys()
+
+
+async def test_unproven_words_on_a_server_that_was_left_count_only_if_read_while_they_lived_there(
+    database_url: str,
+) -> None:
+    """Read before the move is known they stay; after it they are refused. Proven ones count in any order."""
+    former = (
+        ALPHA,
+        [entity(ALICE, ALPHA, created_at=OLD), post(ALICE.ccid, "1", "古い"), post(ALICE, "2", "x")],
+    )
+    new = (BETA, [entity(ALICE, BETA, created_at=LATE), post(ALICE, "3", "y", created_at=LATE)])
+    in_any_order = {post_key(ALICE, "2"), post_key(ALICE, "3")}
+    async with open_mirror(database_url, TrustMode.AUTHORITY) as mirror:
+        assert await _read_in(mirror, [former, new]) == in_any_order | {post_key(ALICE, "1")}
+        assert await _read_in(mirror, [new, former]) == in_any_order
+
+
+async def test_of_several_servers_without_proof_about_an_unknown_person_the_first_stands(
+    database_url: str,
+) -> None:
+    """Provisional things of servers never replace each other; a home that becomes known settles it."""
+    profiles = {domain: (domain, [profile(ALICE.ccid, username=domain)]) for domain in (ALPHA, BETA)}
+    async with open_mirror(database_url, TrustMode.AUTHORITY) as mirror:
+        for first, second in ((ALPHA, BETA), (BETA, ALPHA)):
+            await _read_in(mirror, [profiles[first], profiles[second]])
+            (stands,) = await mirror.rows("select source, provisional from mirror.records")
+            assert stands == {"source": first, "provisional": True}
+            await mirror.write(BETA, [entity(ALICE, BETA)])
+            await finish(mirror, dict(profiles.values()), {})
+            (stands,) = await mirror.rows("select source, provisional from mirror.records")
+            assert stands == {"source": BETA, "provisional": False}
