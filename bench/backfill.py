@@ -3,7 +3,8 @@
 For each size: a simulated network in a process of its own, a fresh embedded PostgreSQL, and `concrnt-indexer
 up` as operators run it; the time from the start of the indexer until every commit is searchable, and the peak
 memory of its process. With `--trust off authority strict` the same network is read in each mode, in turns, so
-that what trust costs is compared within one run. In the same run the yardstick: bare upserts of the same
+that what trust costs is compared within one run; with `--activity with without` it is read with the indexes
+and triggers that activity needs, and without them, in turns. In the same run the yardstick: bare upserts of the same
 commits through asyncpg, 100 a transaction, into a table with as many indexes. Machines are shared and noisy:
 compare within one run.
 """
@@ -25,8 +26,15 @@ from pathlib import Path
 import asyncpg
 import httpx
 
+from indexer.mirror.database import Database
 from indexer.mirror.embedded import start_embedded
+from indexer.mirror.migrate import migrate
 
+_WITHOUT_ACTIVITY = """
+drop trigger records_added on mirror.records; drop trigger records_removed on mirror.records;
+drop trigger records_changed on mirror.records;
+drop index mirror.records_posts, mirror.records_entries, mirror.records_author_entries;
+"""
 _PAGE = 100
 _LONGEST_SECONDS = 600
 
@@ -167,22 +175,24 @@ async def bare_upserts(rows: list[bytes], dsn: str) -> float:
     return len(rows) / seconds
 
 
-async def _measure(commits: int, repeats: int, modes: list[str]) -> None:
+async def _measure(commits: int, repeats: int, modes: list[tuple[str, str]]) -> None:
     with tempfile.TemporaryDirectory(prefix="concrnt-bench-") as name:
         folder = Path(name)
         process, network = await _network(commits, folder / "network")
         server = await asyncio.to_thread(start_embedded, folder)
         try:
             rows = _visible(folder / "network")
-            figures: dict[str, list[Figures]] = {mode: [] for mode in modes}
+            figures: dict[tuple[str, str], list[Figures]] = {mode: [] for mode in modes}
             bare = []
             for number in range(repeats):
-                for mode in modes:
-                    dsn = await _fresh_database(server.dsn, f"bench_{mode}_{number}")
-                    figures[mode].append(await backfill(network, len(rows), dsn, mode))
+                for mode in modes if number % 2 == 0 else reversed(modes):
+                    trust, activity = mode
+                    dsn = await _fresh_database(server.dsn, f"bench_{trust}_{activity}_{number}")
+                    await _prepare(dsn, activity)
+                    figures[mode].append(await backfill(network, len(rows), dsn, trust))
                 bare.append(await bare_upserts(rows, await _fresh_database(server.dsn, f"bare_{number}")))
             for mode in modes:
-                _report(mode, figures[mode], bare)
+                _report(", activity: ".join(mode), figures[mode], bare)
         finally:
             assert process.stdin is not None
             process.stdin.close()
@@ -195,6 +205,17 @@ async def _fresh_database(dsn: str, name: str) -> str:
     await connection.execute(f'create database "{name}" template template0')
     await connection.close()
     return dsn.replace("/concrnt?", f"/{name}?")
+
+
+async def _prepare(dsn: str, activity: str) -> None:
+    """Make the tables; without activity nothing of it is kept up when records change."""
+    database = await Database.connect(dsn, size=1)
+    try:
+        await migrate(database)
+        if activity == "without":
+            await database.execute(_WITHOUT_ACTIVITY)
+    finally:
+        await database.close()
 
 
 def _report(mode: str, figures: list[Figures], bare: list[float]) -> None:
@@ -218,9 +239,11 @@ def main() -> None:
     parser.add_argument("--commits", type=int, nargs="+", default=[50_000, 100_000])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--trust", nargs="+", default=["authority"], choices=["off", "authority", "strict"])
+    parser.add_argument("--activity", nargs="+", default=["with"], choices=["with", "without"])
     arguments = parser.parse_args()
+    modes = [(trust, activity) for trust in arguments.trust for activity in arguments.activity]
     for commits in arguments.commits:
-        asyncio.run(_measure(commits, arguments.repeats, arguments.trust))
+        asyncio.run(_measure(commits, arguments.repeats, modes))
 
 
 if __name__ == "__main__":
