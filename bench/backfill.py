@@ -4,9 +4,9 @@ For each size: a simulated network in a process of its own, a fresh embedded Pos
 up` as operators run it; the time from the start of the indexer until every commit is searchable, and the peak
 memory of its process. With `--trust off authority strict` the same network is read in each mode, in turns, so
 that what trust costs is compared within one run; with `--activity with without` it is read with the indexes
-and triggers that activity needs, and without them, in turns. In the same run the yardstick: bare upserts of the same
-commits through asyncpg, 100 a transaction, into a table with as many indexes. Machines are shared and noisy:
-compare within one run.
+and triggers that activity needs, and without them, in turns. In the same run the yardstick: bare upserts of
+the same commits through asyncpg, 100 a transaction, into a table with as many indexes. Machines are shared
+and noisy: compare within one run.
 """
 
 from __future__ import annotations

@@ -49,74 +49,12 @@ class SubjectKind(StrEnum):
     USER = "user"
 
 
-_DOMAIN_OWNED: Final = (
-    "(strpos(r.owner, '.') > 0 or length(r.owner) <> 42 or left(r.owner, 3) not in ('con', 'ccs'))"
-)
-_DAY: Final = "(m.at at time zone 'UTC')::date"
-_FIRST: Final = "$9::date::timestamp at time zone 'UTC'"
-_OF_PAIR: Final = f"r.author = p.author and r.parent = p.subject and {_DOMAIN_OWNED}"
+_LONG_PARTS: Final = load("indexer.mirror", "queries/activity_parts.sql")
 _PARTS: Final[Mapping[SubjectKind, Mapping[str, str]]] = {
     SubjectKind.COMMUNITY: {
-        "{entries}": f"r.parent = s.subject and {_DOMAIN_OWNED}",
-        "{of_kind}": "starts_with(m.subject, 'cckv:')",
-        "{is_entry}": "m.detail is not null",
-        "{is_touch}": "m.at is null",
         "{materialized}": "materialized",
         "{told_here}": "",
-        # Whether an author is new to a day or a week is told by how many of their entries there are now, and how
-        # many of these came: one look at the entries of the author in the community for each day, the first of
-        # which tells of the week too.
-        "{told}": f"""changed as (
-            select
-                m.*, m.day::timestamp at time zone 'UTC' as day_from,
-                (m.day + 1)::timestamp at time zone 'UTC' as day_to, row_number() over (partition by m.author, m.subject order by m.day desc) = 1 as is_first,
-                sum(m.came_to_week) over (partition by m.author, m.subject) as of_week
-            from (
-                select m.subject, m.week_from, m.author, m.day, sum(m.change)::integer as came,
-                    coalesce(sum(m.change) filter (where m.at >= $8), 0)::integer as came_to_week
-                from (
-                    select s.subject, s.week_from, s.again, m.detail as author, m.at, m.change, {_DAY} as day
-                    from state s join taken m on m.subject = s.subject and m.change <> 0
-                    where not s.again
-                    union all
-                    select s.subject, s.week_from, false, e.author, null, 0, null
-                    from state s
-                    cross join lateral (
-                        select distinct r.author from mirror.records r
-                        where r.parent = s.subject and {_DOMAIN_OWNED}
-                            and r.first_created_at >= s.week_from and r.first_created_at < $8 offset 0
-                    ) as e
-                    where s.is_due and not s.again
-                ) as m
-                group by m.subject, m.week_from, m.author, m.day
-            ) as m
-        ), authors as (
-            select
-                p.subject, p.day, sum(p.came)::integer as posts,
-                sum(case when p.day is null then 0 else (n.of_day > 0)::integer - (n.of_day > p.came)::integer end)
-                    ::integer as authors,
-                sum(case when p.is_first then (n.still > 0)::integer - (n.of_week > p.of_week)::integer else 0 end)
-                    ::integer as of_week
-            from (select * from changed order by author, subject) as p
-            cross join lateral (
-                select
-                    count(*) filter (
-                        where r.first_created_at >= p.day_from and r.first_created_at < p.day_to
-                    ) as of_day,
-                    count(*) filter (where r.first_created_at >= p.week_from) as of_week,
-                    count(*) filter (where r.first_created_at >= $8) as still
-                from mirror.records r
-                where {_OF_PAIR}
-                    and r.first_created_at >= case when p.is_first then least(p.day_from, p.week_from) else p.day_from end offset 0
-            ) as n
-            group by p.subject, p.day
-        ), told_days as (
-            select
-                subject, sum(of_week)::integer as of_week,
-                array_agg(day) filter (where day >= $9) as days, array_agg(posts) filter (where day >= $9) as posts,
-                array_agg(authors) filter (where day >= $9) as authors
-            from authors group by subject
-        ),""",
+        "{told}": _LONG_PARTS["community_told"],
         "{joined_told}": "left join told_days d on d.subject = s.subject",
         "{more_authors}": "coalesce(d.of_week, 0)",
         "{days}": "coalesce(d.days, '{}')",
@@ -126,16 +64,15 @@ _PARTS: Final[Mapping[SubjectKind, Mapping[str, str]]] = {
         "{counted_authors}": "count(distinct author)::integer",
         "{none_or_authors_7d}": "coalesce(c.authors_7d, 0)",
         "{profile}": "null::text",
+        "{entries}": _LONG_PARTS["community_entries"],
+        "{domain_owned}": _LONG_PARTS["domain_owned"],
+        "{of_kind}": "starts_with(m.subject, 'cckv:')",
+        "{is_entry}": "m.detail is not null",
+        "{is_touch}": "m.at is null",
     },
     SubjectKind.USER: {
-        "{entries}": "r.author = s.subject and r.href is null and r.schema = any($2::text[])",
-        "{of_kind}": "not starts_with(m.subject, 'cckv:')",
-        "{is_entry}": "coalesce(m.detail = any($2::text[]), false)",
-        "{is_touch}": "coalesce(m.detail = any($4::text[]), true)",
         "{materialized}": "",
-        "{told_here}": f""",
-            array_agg({_DAY}) filter (where change <> 0 and at >= {_FIRST}) as days,
-            array_agg(change) filter (where change <> 0 and at >= {_FIRST}) as day_posts""",
+        "{told_here}": _LONG_PARTS["user_told_here"],
         "{told}": "",
         "{joined_told}": "",
         "{more_authors}": "null::integer",
@@ -145,30 +82,21 @@ _PARTS: Final[Mapping[SubjectKind, Mapping[str, str]]] = {
         "{counted_authors_7d}": "null::integer",
         "{counted_authors}": "0",
         "{none_or_authors_7d}": "null::integer",
-        "{profile}": """(
-            select coalesce(min(p.key) filter (where p.key like '%/main'), min(p.key))
-            from mirror.records p
-            where p.schema = any($2::text[])
-              and p.key >= 'cckv://' || s.subject || '/' and p.key < 'cckv://' || s.subject || '0'
-        )""",
+        "{profile}": _LONG_PARTS["user_profile"],
+        "{entries}": _LONG_PARTS["user_entries"],
+        "{of_kind}": "not starts_with(m.subject, 'cckv:')",
+        "{is_entry}": "coalesce(m.detail = any($2::text[]), false)",
+        "{is_touch}": "coalesce(m.detail = any($4::text[]), true)",
     },
 }
-
-
-_TAKEN: Final[Mapping[str, str]] = {
-    "count_all_changes": "delete from mirror.activity_marks m where {of_kind}",
-    "count_changes": """delete from mirror.activity_marks m
-        using (
-            select distinct f.subject
-            from (select m.subject from mirror.activity_marks m where {of_kind} limit $5) as f
-        ) as chosen
-        where m.subject = chosen.subject""",
-}
+"""What stands for each token. A part may hold tokens that come after it."""
 
 
 def _of_kind(kind: SubjectKind) -> dict[str, str]:
     named = dict(load("indexer.mirror", "queries/activity.sql"))
-    named |= {name: named["count_changes"].replace("{taken}", taken) for name, taken in _TAKEN.items()}
+    counting = named["count_changes"]
+    named["count_changes"] = counting.replace("{taken}", _LONG_PARTS["many_marks"])
+    named["count_all_changes"] = counting.replace("{taken}", _LONG_PARTS["few_marks"])
     statements = {}
     for name, statement in named.items():
         text = statement

@@ -1,5 +1,5 @@
 -- Statements that count activity. {entries}, {is_entry} and the like stand for what differs between communities
--- and people (mirror/activity.py); s.subject is a subject and r its entry, $2 the post schemas.
+-- and people (activity_parts.sql, mirror/activity.py); s.subject is a subject and r its entry, $2 the post schemas.
 -- A weight is the sum of 2^((t - newest) / half-life). Exponents stop at -1000: beside a weight of 1 that is
 -- nothing, and PostgreSQL raises an error where a power underflows.
 
@@ -60,7 +60,8 @@ with deleted as (
     least(
       min(at) filter (where change > 0 and at >= $8) + ($1::timestamptz - $8::timestamptz),
       min(at) filter (where change > 0 and at >= $7 and at < $8) + ($1::timestamptz - $7::timestamptz)
-    ) + interval '1 microsecond' as added_leave_at {told_here}
+    ) + interval '1 microsecond' as added_leave_at
+    {told_here}
   from taken m
   group by subject
   -- neighbours in the index one after the other
@@ -118,7 +119,9 @@ with deleted as (
     where {entries} and r.first_created_at >= $8 order by r.first_created_at limit 1
   ) as wn on true
   where s.is_due and not s.again
-), {told} summed as (
+),
+{told}
+summed as (
   select
     s.subject, s.posts_30d + s.month_posts - coalesce(o.month_posts, 0) as posts_30d,
     s.week_posts - coalesce(o.week_posts, 0) as week_posts, {more_authors} as more_authors,
