@@ -178,7 +178,7 @@ async def _index(engine: PostgresEngine, people: int) -> None:
 
 
 async def _change(database: Database, people: int, changes: int, round_: int, share: int) -> None:
-    """New entries (nine in ten), deletes and older copies (the rest) by one in `share` of the people."""
+    """New entries (half), deletes and older copies (a quarter each) by one in `share` of the people."""
     active = f"(right(author, 12)::bigint % {share}) = {round_ % share}"
     await database.execute(
         _FILL,
@@ -195,13 +195,13 @@ async def _change(database: Database, people: int, changes: int, round_: int, sh
         f" and key like '%/e%' and {active} order by random() limit $2"
     )
     await database.execute(
-        f"delete from mirror.records where key in ({chosen})", NOW - timedelta(days=29), changes // 20
+        f"delete from mirror.records where key in ({chosen})", NOW - timedelta(days=29), changes // 4
     )
     await database.execute(
         "update mirror.records set first_created_at = first_created_at - interval '1 hour'"
         f" where key in ({chosen})",
         NOW - timedelta(days=29),
-        changes // 20,
+        changes // 4,
     )
 
 

@@ -4,7 +4,8 @@ For each size: a simulated network in a process of its own, a fresh embedded Pos
 up` as operators run it; the time from the start of the indexer until every commit is searchable, the peak
 memory of its process, and how long its event loop was ever held up (`watched.py`). With `--trust off
 authority strict` the same network is read in each mode, in turns and each time in another order, and what the
-others cost is told against the first: the median of the ratios of each round. In the same run the yardstick:
+others cost is told against the first: the median of the ratios of each round. With `--activity with without`
+likewise with the indexes and triggers that activity needs, and without them. In the same run the yardstick:
 bare upserts of the same commits through asyncpg, 100 a transaction, into a table with as many indexes.
 Machines are shared and noisy: compare within one run.
 """
@@ -27,8 +28,15 @@ import asyncpg
 import httpx
 
 from bench.watched import Stalls
+from indexer.mirror.database import Database
 from indexer.mirror.embedded import start_embedded
+from indexer.mirror.migrate import migrate
 
+_WITHOUT_ACTIVITY = """
+drop trigger records_added on mirror.records; drop trigger records_removed on mirror.records;
+drop trigger records_changed on mirror.records;
+drop index mirror.records_posts, mirror.records_entries, mirror.records_author_entries;
+"""
 _PAGE = 100
 _LONGEST_SECONDS = 600
 
@@ -176,24 +184,26 @@ async def bare_upserts(rows: list[bytes], dsn: str) -> float:
     return len(rows) / seconds
 
 
-async def _measure(commits: int, repeats: int, modes: list[str]) -> None:
+async def _measure(commits: int, repeats: int, modes: list[tuple[str, str]]) -> None:
     with tempfile.TemporaryDirectory(prefix="concrnt-bench-") as name:
         folder = Path(name)
         process, network = await _network(commits, folder / "network")
         server = await asyncio.to_thread(start_embedded, folder)
         try:
             rows = _visible(folder / "network")
-            figures: dict[str, list[Figures]] = {mode: [] for mode in modes}
+            figures: dict[tuple[str, str], list[Figures]] = {mode: [] for mode in modes}
             bare = []
             for number in range(repeats):
                 for mode in modes[number % len(modes) :] + modes[: number % len(modes)]:
-                    dsn = await _fresh_database(server.dsn, f"bench_{mode}_{number}")
-                    figures[mode].append(await backfill(network, len(rows), dsn, mode))
+                    trust, activity = mode
+                    dsn = await _fresh_database(server.dsn, f"bench_{trust}_{activity}_{number}")
+                    await _prepare(dsn, activity)
+                    figures[mode].append(await backfill(network, len(rows), dsn, trust))
                 bare.append(await bare_upserts(rows, await _fresh_database(server.dsn, f"bare_{number}")))
             for mode in modes:
-                _report(mode, figures[mode], bare)
+                _report(_name(mode), figures[mode], bare)
             for mode in modes[1:]:
-                _compare(mode, figures[mode], modes[0], figures[modes[0]])
+                _compare(_name(mode), figures[mode], _name(modes[0]), figures[modes[0]])
         finally:
             assert process.stdin is not None
             process.stdin.close()
@@ -206,6 +216,21 @@ async def _fresh_database(dsn: str, name: str) -> str:
     await connection.execute(f'create database "{name}" template template0')
     await connection.close()
     return dsn.replace("/concrnt?", f"/{name}?")
+
+
+async def _prepare(dsn: str, activity: str) -> None:
+    """Make the tables; without activity nothing of it is kept up when records change."""
+    database = await Database.connect(dsn, size=1)
+    try:
+        await migrate(database)
+        if activity == "without":
+            await database.execute(_WITHOUT_ACTIVITY)
+    finally:
+        await database.close()
+
+
+def _name(mode: tuple[str, str]) -> str:
+    return f"{mode[0]}, {mode[1]} activity"
 
 
 def _report(mode: str, figures: list[Figures], bare: list[float]) -> None:
@@ -247,9 +272,11 @@ def main() -> None:
     parser.add_argument("--commits", type=int, nargs="+", default=[50_000, 100_000])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--trust", nargs="+", default=["authority"], choices=["off", "authority", "strict"])
+    parser.add_argument("--activity", nargs="+", default=["with"], choices=["with", "without"])
     arguments = parser.parse_args()
+    modes = [(trust, activity) for trust in arguments.trust for activity in arguments.activity]
     for commits in arguments.commits:
-        asyncio.run(_measure(commits, arguments.repeats, arguments.trust))
+        asyncio.run(_measure(commits, arguments.repeats, modes))
 
 
 if __name__ == "__main__":

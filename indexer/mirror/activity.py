@@ -39,7 +39,7 @@ WEEK: Final = timedelta(days=7)
 MARKS_AT_ONCE: Final = 50_000
 SUBJECTS_AT_ONCE: Final = 5_000
 _DAYS_MORE: Final = 32
-"""How many places of days beyond those of the history a row may have before it is counted again."""
+"""How many places of days beyond those of the history a row may have before they are put together."""
 
 
 class SubjectKind(StrEnum):
@@ -49,102 +49,56 @@ class SubjectKind(StrEnum):
     USER = "user"
 
 
-_DOMAIN_OWNED: Final = (
-    "(strpos(r.owner, '.') > 0 or length(r.owner) <> 42 or left(r.owner, 3) not in ('con', 'ccs'))"
-)
-_DAY: Final = "(m.at at time zone 'UTC')::date"
-_FIRST: Final = "$9::date::timestamp at time zone 'UTC'"
-_OF_PAIR: Final = f"r.author = p.author and r.parent = p.subject and {_DOMAIN_OWNED}"
+_LONG_PARTS: Final = load("indexer.mirror", "queries/activity_parts.sql")
 _PARTS: Final[Mapping[SubjectKind, Mapping[str, str]]] = {
     SubjectKind.COMMUNITY: {
-        "{entries}": f"r.parent = s.subject and {_DOMAIN_OWNED}",
-        "{of_kind}": "starts_with(m.subject, 'cckv:')",
-        "{is_entry}": "m.detail is not null",
-        "{is_touch}": "m.at is null",
-        # Whether an author is new to a day or a week is told by how many of their entries there are now, and how
-        # many of these came.
-        "{days}": f"""told as (
-            select s.subject, m.detail as author, {_DAY} as day, sum(m.change)::integer as came
-            from s join taken m on m.subject = s.subject and m.change <> 0 and m.at >= {_FIRST}
-            group by s.subject, m.detail, {_DAY}
-        ), told_days as (
-            select subject, array_agg(day) as days, array_agg(posts) as posts, array_agg(authors) as authors
-            from (
-                select p.subject, p.day, sum(p.came)::integer as posts,
-                    sum((n.posts > 0)::integer - (n.posts > p.came)::integer)::integer as authors
-                from told p
-                cross join lateral (
-                    select count(*) as posts from mirror.records r
-                    where {_OF_PAIR} and r.first_created_at >= p.day::timestamp at time zone 'UTC'
-                        and r.first_created_at < (p.day + 1)::timestamp at time zone 'UTC' offset 0
-                ) as n
-                group by p.subject, p.day
-            ) as d
-            group by subject
-        ), of_week as (
-            select subject, author, week_from, sum(came) as came
-            from (
-                select s.subject, s.week_from, m.detail as author, m.change::integer as came
-                from s join taken m on m.subject = s.subject and m.change <> 0 and m.at >= s.week_from
-                union all
-                select s.subject, s.week_from, e.author, 0
-                from s
-                cross join lateral (
-                    select distinct r.author from mirror.records r
-                    where r.parent = s.subject and {_DOMAIN_OWNED}
-                        and r.first_created_at >= s.week_from and r.first_created_at < $8 offset 0
-                ) as e
-                where s.is_due
-            ) as moves
-            group by subject, author, week_from
-        ), week_authors as (
-            select p.subject, sum((n.still > 0)::integer - (n.posts > p.came)::integer)::integer as more
-            from of_week p
-            cross join lateral (
-                select count(*) as posts, count(*) filter (where r.first_created_at >= $8) as still
-                from mirror.records r where {_OF_PAIR} and r.first_created_at >= p.week_from offset 0
-            ) as n
-            group by p.subject
-        )""",
-        "{joined_authors}": "left join week_authors w on w.subject = s.subject",
-        "{authors_7d}": "s.authors_7d + coalesce(w.more, 0)",
+        "{materialized}": "materialized",
+        "{told_here}": "",
+        "{told}": _LONG_PARTS["community_told"],
+        "{joined_told}": "left join told_days d on d.subject = s.subject",
+        "{more_authors}": "coalesce(d.of_week, 0)",
+        "{days}": "coalesce(d.days, '{}')",
+        "{day_posts}": "coalesce(d.posts, '{}')",
+        "{day_authors}": "coalesce(d.authors, '{}')",
         "{counted_authors_7d}": "(count(distinct e.author) filter (where e.at >= $8))::integer",
         "{counted_authors}": "count(distinct author)::integer",
         "{none_or_authors_7d}": "coalesce(c.authors_7d, 0)",
         "{profile}": "null::text",
+        "{entries}": _LONG_PARTS["community_entries"],
+        "{domain_owned}": _LONG_PARTS["domain_owned"],
+        "{of_kind}": "starts_with(m.subject, 'cckv:')",
+        "{is_entry}": "m.detail is not null",
+        "{is_touch}": "m.at is null",
     },
     SubjectKind.USER: {
-        "{entries}": "r.author = s.subject and r.href is null and r.schema = any($2::text[])",
-        "{of_kind}": "not starts_with(m.subject, 'cckv:')",
-        "{is_entry}": "coalesce(m.detail = any($2::text[]), false)",
-        "{is_touch}": "coalesce(m.detail = any($4::text[]), true)",
-        "{days}": f"""told_days as (
-            select subject, array_agg(day) as days, array_agg(posts) as posts, array_agg(0) as authors
-            from (
-                select m.subject, {_DAY} as day, sum(m.change)::integer as posts
-                from taken m where m.change <> 0 and m.at >= {_FIRST}
-                group by m.subject, {_DAY}
-            ) as d
-            group by subject
-        )""",
-        "{joined_authors}": "",
-        "{authors_7d}": "s.authors_7d",
+        "{materialized}": "",
+        "{told_here}": _LONG_PARTS["user_told_here"],
+        "{told}": "",
+        "{joined_told}": "",
+        "{more_authors}": "null::integer",
+        "{days}": "coalesce(s.days, '{}')",
+        "{day_posts}": "coalesce(s.day_posts, '{}')",
+        "{day_authors}": "array_fill(0, array[coalesce(cardinality(s.days), 0)])",
         "{counted_authors_7d}": "null::integer",
         "{counted_authors}": "0",
         "{none_or_authors_7d}": "null::integer",
-        "{profile}": """(
-            select coalesce(min(p.key) filter (where p.key like '%/main'), min(p.key))
-            from mirror.records p
-            where p.schema = any($4::text[])
-              and p.key >= 'cckv://' || s.subject || '/' and p.key < 'cckv://' || s.subject || '0'
-        )""",
+        "{profile}": _LONG_PARTS["user_profile"],
+        "{entries}": _LONG_PARTS["user_entries"],
+        "{of_kind}": "not starts_with(m.subject, 'cckv:')",
+        "{is_entry}": "coalesce(m.detail = any($2::text[]), false)",
+        "{is_touch}": "coalesce(m.detail = any($4::text[]), true)",
     },
 }
+"""What stands for each token. A part may hold tokens that come after it."""
 
 
 def _of_kind(kind: SubjectKind) -> dict[str, str]:
+    named = dict(load("indexer.mirror", "queries/activity.sql"))
+    counting = named["count_changes"]
+    named["count_changes"] = counting.replace("{taken}", _LONG_PARTS["many_marks"])
+    named["count_all_changes"] = counting.replace("{taken}", _LONG_PARTS["few_marks"])
     statements = {}
-    for name, statement in load("indexer.mirror", "queries/activity.sql").items():
+    for name, statement in named.items():
         text = statement
         for token, part in _PARTS[kind].items():
             text = text.replace(token, part)
@@ -192,7 +146,6 @@ class ActivityRow:
     days: Sequence[date]
     day_posts: Sequence[int]
     day_authors: Sequence[int]
-    revision: int
 
     def history(self) -> list[tuple[date, int, int]]:
         """(day, posts, authors) of the days that have entries, oldest first."""
@@ -206,8 +159,12 @@ class ActivityRow:
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
-    """Numbers that the search engine lacks, and the live keys whose documents show them."""
+    """Numbers that the search engine lacks, and the live keys whose documents show them.
 
+    `id` is the place in the queue; a subject whose numbers changed again has another one too.
+    """
+
+    id: int
     row: ActivityRow
     keys: Sequence[str]
 
@@ -280,13 +237,19 @@ class Activity:
 
         async def work(connection: Connection) -> Refreshed:
             await self._begin_batch(connection)
-            row = await connection.fetchrow(_SQL[kind]["count_changes"], *self._parameters(now, marks, due))
+            few = await connection.fetchval(_SQL[kind]["are_few"], marks)
+            statement = _SQL[kind]["count_all_changes" if few else "count_changes"]
+            row = await connection.fetchrow(statement, *self._parameters(now, marks, due))
             assert row is not None
-            written, again = row["written"], row["again"]
+            if row["long"]:
+                first_day = self._first_day(now)
+                await connection.execute(_COMMON["put_days_together"], row["long"], first_day)
+            await self._put_profiles(connection, kind, row["touched"])
+            written, again = row["written"], sorted(row["again"])
             for start in range(0, len(again), SUBJECTS_AT_ONCE):
                 part = again[start : start + SUBJECTS_AT_ONCE]
                 written += await self._count_again(connection, kind, part, now)
-            return Refreshed(written, is_last=row["marks"] < marks and written < due)
+            return Refreshed(written, is_last=few and row["due"] < due)
 
         return await self._database.transaction("refresh_activity", work, durable=False)
 
@@ -318,24 +281,20 @@ class Activity:
     async def undelivered(
         self,
         *,
-        after: str,
+        after: int,
         limit: int,
         profile_schemas: Sequence[str],
         community_schemas: Sequence[str],
     ) -> list[Undelivered]:
-        """Numbers that the search engine lacks, by subject."""
+        """Numbers that the search engine lacks, in the order of the queue, after a place in it."""
         rows = await self._database.fetch(
             _COMMON["take_undelivered"], limit, after, list(profile_schemas), list(community_schemas)
         )
-        return [Undelivered(_activity_row(row), row["keys"] or ()) for row in rows]
+        return [Undelivered(row["id"], _activity_row(row), row["keys"] or ()) for row in rows]
 
-    async def note_delivered(self, delivered: Collection[tuple[str, int]]) -> None:
-        """The search engine has the numbers of these (subject, revision) pairs."""
-        await self._database.execute(
-            _COMMON["note_delivered"],
-            [subject for subject, _ in delivered],
-            [revision for _, revision in delivered],
-        )
+    async def note_delivered(self, ids: Collection[int]) -> None:
+        """The search engine has what these entries of the queue ask for."""
+        await self._database.execute(_COMMON["note_delivered"], list(ids))
 
     async def deliver_all(self) -> None:
         """The search engine was filled anew: everything is to be delivered again."""
@@ -353,7 +312,16 @@ class Activity:
             return 0
         parameters = self._parameters(now, 0, 0)
         written: int = await connection.fetchval(_SQL[kind]["count_again"], *parameters, subjects)
+        await self._put_profiles(connection, kind, subjects)
         return written
+
+    async def _put_profiles(self, connection: Connection, kind: SubjectKind, subjects: list[str]) -> None:
+        if subjects and kind is SubjectKind.USER:
+            profile_schemas = list(self._counting.profile_schemas)
+            await connection.execute(_SQL[kind]["put_profiles"], subjects, profile_schemas)
+
+    def _first_day(self, now: datetime) -> date:
+        return now.astimezone(UTC).date() - timedelta(days=self._counting.history_days - 1)
 
     def _parameters(self, now: datetime, marks: int, due: int) -> tuple[object, ...]:
         counting = self._counting
@@ -366,7 +334,7 @@ class Activity:
             due,
             now - MONTH,
             now - WEEK,
-            now.astimezone(UTC).date() - timedelta(days=counting.history_days - 1),
+            self._first_day(now),
             counting.history_days + _DAYS_MORE,
         )
 

@@ -52,14 +52,14 @@ class FigureDelivery:
         """
         if await self._activity.recount_state() is not None:
             return 0
-        after, waiting = "", 0
+        after, waiting = 0, 0
         while batch := await self._activity.undelivered(
             after=after,
             limit=SUBJECTS_AT_ONCE,
             profile_schemas=self._profile_schemas,
             community_schemas=self._community_schemas,
         ):
-            after = batch[-1].row.subject
+            after = batch[-1].id
             waiting += await self._deliver(batch)
         return waiting
 
@@ -80,7 +80,7 @@ class FigureDelivery:
             if figures:
                 missing.update(await self._engine.put_figures(index, figures))
         delivered = [
-            (each.row.subject, each.row.revision)
+            each.id
             for each in batch
             if not missing or not any(document_id(key) in missing for key in each.keys)
         ]

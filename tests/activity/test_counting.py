@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from indexer.activity.keeper import ActivityKeeper
 from indexer.activity.score import Day, Entry, numbers
-from indexer.mirror.activity import Activity, ActivityRow, Counting
+from indexer.mirror.activity import Activity, ActivityRow, Counting, SubjectKind
 from indexer.simulation import schemas as wire
 from tests.replication.stage import open_mirror
 
@@ -66,6 +66,15 @@ async def put(mirror: Mirror, key: str, author: str, at: datetime, schema: str =
         " first_created_at = least(records.first_created_at, excluded.first_created_at)",
         key, owner, author, schema, parent, at,
     )  # fmt: skip
+
+
+async def tick_in_batches(activity: Activity, now: datetime, at_once: int) -> None:
+    """A tick of so many marks and so many subjects that are due at once."""
+    await activity.begin_tick(now)
+    for kind in SubjectKind:
+        is_last = False
+        while not is_last:
+            is_last = (await activity.refresh(kind, now, marks=at_once, due=at_once)).is_last
 
 
 async def assert_counted(mirror: Mirror, now: datetime, counted_with: Counting) -> None:
@@ -137,6 +146,7 @@ class History:
 
     mirror: Mirror
     counting: Counting
+    at_once: int
     now: datetime = START
     names: set[str] = field(default_factory=set)
 
@@ -166,29 +176,71 @@ class History:
 
     async def tick(self) -> None:
         """Tick; from then on everything is right."""
-        await keeper_of(self.mirror, self.counting).tick(self.now)
+        await tick_in_batches(Activity(self.mirror.database, self.counting), self.now, self.at_once)
         await assert_counted(self.mirror, self.now, self.counting)
 
 
 def test_any_history_is_counted_as_the_formula_says(database_url: str) -> None:
-    """Ticks between whatever steps, with half-lives from a minute to a year."""
+    """Ticks between whatever steps, in batches of any size, with half-lives from a second to a year."""
 
-    async def live(steps: list[tuple[str, int, int, int]], half_life: float, days: int) -> None:
+    async def live(steps: list[tuple[str, int, int, int]], half_life: float, days: int, at_once: int) -> None:
         async with open_mirror(database_url) as mirror:
             await mirror.database.execute(
-                "truncate mirror.records, mirror.activity, mirror.activity_undelivered, mirror.activity_marks,"
-                " mirror.activity_settings"
+                "truncate mirror.records, mirror.activity, mirror.activity_undelivered,"
+                " mirror.activity_marks, mirror.activity_settings"
             )
-            history = History(mirror, counting(half_life, days))
+            history = History(mirror, counting(half_life, days), at_once)
             for step in steps:
                 await history.take(step)
             await history.tick()
 
     @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
     @given(
-        _STEPS, st.sampled_from([1.0, 60.0, 3_600.0, 604_800.0, 31_536_000.0]), st.sampled_from([1, 30, 60])
+        _STEPS,
+        st.sampled_from([1.0, 60.0, 3_600.0, 604_800.0, 31_536_000.0]),
+        st.sampled_from([1, 30, 60]),
+        st.sampled_from([1, 50_000]),
     )
-    def holds(steps: list[tuple[str, int, int, int]], half_life: float, days: int) -> None:
-        asyncio.run(live(steps, half_life, days))
+    def holds(steps: list[tuple[str, int, int, int]], half_life: float, days: int, at_once: int) -> None:
+        asyncio.run(live(steps, half_life, days, at_once))
 
     holds()
+
+
+async def test_digits_that_a_heavy_entry_took_are_found_again(database_url: str) -> None:
+    """What is left when the newest went weighs less than a billionth of them, and is right to 1e-9."""
+    async with open_mirror(database_url) as mirror:
+        counted_with = counting(3_600.0)
+        posts = f"cckv://{PEOPLE[0]}/concrnt.world/profiles/main/posts"
+        for number in range(20):
+            await put(
+                mirror, f"{posts}/light{number}", PEOPLE[0], START - timedelta(hours=34, minutes=number)
+            )
+            await put(
+                mirror, f"{COMMUNITY}/light{number}", PEOPLE[1], START - timedelta(hours=34, minutes=number)
+            )
+        await keeper_of(mirror, counted_with).tick(START)
+        for number in range(200):
+            await put(mirror, f"{posts}/heavy{number}", PEOPLE[0], START - timedelta(seconds=number))
+            await put(mirror, f"{COMMUNITY}/heavy{number}", PEOPLE[2], START - timedelta(seconds=number))
+        await keeper_of(mirror, counted_with).tick(START)
+        await mirror.database.execute("delete from mirror.records where key like '%heavy%'")
+        await keeper_of(mirror, counted_with).tick(START)
+        await assert_counted(mirror, START, counted_with)
+
+
+async def test_many_ticks_neither_drift_nor_grow(database_url: str) -> None:
+    """A hundred, each with entries that come and go: the same numbers, and a row of bounded length."""
+    async with open_mirror(database_url) as mirror:
+        counted_with, now = counting(), START
+        for number in range(100):
+            now += timedelta(hours=3)
+            await put(mirror, f"{COMMUNITY}/{number}", PEOPLE[number % 3], now - timedelta(minutes=number))
+            await put(mirror, f"cckv://{PEOPLE[0]}/posts/{number}", PEOPLE[0], now - timedelta(hours=number))
+            if number % 3 == 0:
+                keys = [f"{COMMUNITY}/{number // 2}", f"cckv://{PEOPLE[0]}/posts/{number // 2}"]
+                await mirror.database.execute("delete from mirror.records where key = any($1)", keys)
+            await keeper_of(mirror, counted_with).tick(now)
+        await assert_counted(mirror, now, counted_with)
+        lengths = await mirror.rows("select max(cardinality(days)) from mirror.activity")
+        assert lengths[0]["max"] <= 30 + 32

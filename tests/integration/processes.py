@@ -8,16 +8,25 @@ import signal
 import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import msgspec
 
+from indexer.activity.keeper import ActivityKeeper
+from indexer.app import counting_of
+from indexer.instruments import Instruments
+from indexer.mirror.activity import Activity
+from indexer.mirror.database import Database
+from indexer.observability.metrics import Metrics
 from tests.integration.eventually import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
+
+    from indexer.config import Settings
 
 _OUR_VARIABLES = ("INDEXER_", "CONCRNT_")
 COMMAND = Path(sys.executable).with_name("concrnt-indexer")
@@ -32,9 +41,17 @@ _TABLES = {
     "dead letters": "select domain, digest, kind, reason, commit from mirror.dead_letters order by 1, 2",
     "retired": "select key, cdid from mirror.retired order by 1, 2",
     "counts": "select domain, commits, malformed from mirror.servers order by 1",
+    "activity": "select subject, newest_at, held, posts_7d, posts_30d, authors_7d, last_at, profile"
+    " from mirror.activity order by 1",
+    "marks of activity": "select distinct subject from mirror.activity_marks order by 1",
 }
 _INDEXES = ("concrnt_users", "concrnt_communities", "concrnt_posts", "concrnt_servers")
-_OF_THE_MOMENT = ("indexedAt", "lastSeenAt", "lastCrawledAt")
+_OF_THE_MOMENT = {
+    *("indexedAt", "lastSeenAt", "lastCrawledAt"),
+    # what a tick brought, whenever the last one was
+    *("activityScore", "postCount7d", "postCount30d", "activeAuthors7d", "lastPostAt"),
+    *("activityHistory", "activityBasis"),
+}
 
 Tables = dict[str, list[Any]]
 
@@ -72,6 +89,21 @@ class Store:
                 tables[uid] = [(row["id"], _lasting(row["document"])) for row in rows]
         return tables
 
+    async def tick(self, settings: Settings) -> None:
+        """Count the activity that no tick of the process has counted yet."""
+        database = await Database.connect(self.dsn, size=1)
+        try:
+            keeper = ActivityKeeper(
+                Activity(database, counting_of(settings)),
+                deliver=_nothing,
+                interval_seconds=600,
+                metrics=Instruments(Metrics("test")),
+                clock=lambda: datetime.now(UTC),
+            )
+            await keeper.tick(datetime.now(UTC))
+        finally:
+            await database.close()
+
     async def cursors(self) -> dict[str, int | None]:
         """Where each feed stands, in nanoseconds."""
         async with self.snapshot() as connection:
@@ -88,6 +120,10 @@ class Store:
                 "select count(*) from mirror.projection_queue where key like '%://%'"
             )
         return {row["domain"] for row in feeds} >= domains and queued == 0
+
+
+async def _nothing() -> int:
+    return 0
 
 
 def _lasting(document: str) -> dict[str, Any]:

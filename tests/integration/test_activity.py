@@ -59,6 +59,10 @@ async def test_posts_from_the_future_count_as_one_each(database_url: str, half_l
             *[post(ALICE, str(number), "a", created_at=at) for number, at in enumerate([*ahead, *refused])],
             post(BOB, "1", "a", created_at=_in(hours=-1)),
             delete(post_key(BOB, "*"), author=BOB, created_at="2099-01-01T00:00:00Z"),
+            post(BOB, "2", "a", created_at=_in(hours=-40 * 24)),
+            ack(BOB, ALICE, created_at="2099-01-01T00:00:00Z"),
+            ack(ALICE, BOB, created_at=_in(hours=-2)),
+            ack(ALICE, BOB, kind="unack", created_at=_in(hours=-1)),
         )
         crawl = {"activityInterval": "200ms", "activityHalfLife": half_life}
         settings = settings_of(SEED, network.host_overrides, database_url, crawl=crawl)
@@ -81,7 +85,15 @@ async def test_posts_from_the_future_count_as_one_each(database_url: str, half_l
                 for direction, owners in (("desc", [ALICE, BOB]), ("asc", [BOB, ALICE])):
                     hits = await running.search("users", sort=f"{order}:{direction}")
                     assert [hit["owner"] for hit in hits] == owners
-            assert len(await running.search("posts")) == 3
+            assert len(await running.search("posts")) == 4
+            # The follow of 2099 is refused, so it bars nothing; neither does the delete of 2099.
+            for viewer in (ALICE, BOB):
+                assert await running.search("users", viewer=viewer) == []
+            network[ALPHA].receive(_in(), ack(BOB, ALICE, created_at=_in()))
+            await eventually(
+                lambda: running.search("users", viewer=BOB),
+                until=lambda hits: [h["owner"] for h in hits] == [ALICE],
+            )
             samples = await running.metrics()
             ticked = frozenset({("subject", "user"), ("result", "ok")})
             assert samples["crawler_activity_refreshes_total", ticked] > 0
@@ -146,3 +158,63 @@ async def test_from_a_post_to_a_viewers_answer(database_url: str) -> None:
             assert await running.search("users", viewer=BOB) == []
             assert await running.search("communities", viewer=BOB) == []
             assert running.is_alive
+
+
+async def test_every_activity_order_in_both_directions(database_url: str) -> None:
+    """What has no entries is the least active of all; without a last entry it comes last both ways."""
+    names = ("cats", "dogs", "idle")
+    keys = {name: community_key(ALPHA, name) for name in names}
+    people = ["con" + str(number) * 39 for number in range(1, 4)]
+    async with scripted_network(SEED, ALPHA, BETA) as network:
+        entries = [
+            reference(keys["cats"], post_key(who, "1"), author=who, name=who, created_at=_in(days=-2))
+            for who in people
+        ]
+        entries += [
+            reference(
+                keys["dogs"],
+                post_key(people[0], "2"),
+                author=people[0],
+                name=f"d{n}",
+                created_at=_in(days=-3),
+            )
+            for n in range(2)
+        ]
+        posts = [
+            post(who, str(n), "a", created_at=_in(days=-2 - number, hours=-n))
+            for number, who in enumerate(people[:2])
+            for n in range(3 - number)
+        ]
+        network[ALPHA].receive(
+            RECEIVED,
+            *[community(ALPHA, name, author=ALICE, name=name) for name in names],
+            *[profile(who) for who in people],
+            *entries,
+            *posts,
+        )
+        settings = settings_of(
+            SEED, network.host_overrides, database_url, crawl={"activityInterval": "200ms"}
+        )
+        async with running_house(settings) as running:
+            await running.drained(ALPHA)
+            for kind, most, field in (
+                ("communities", list(keys.values()), "cckv"),
+                ("users", people, "owner"),
+            ):
+                await eventually(
+                    lambda kind=kind: running.search(kind),  # type: ignore[misc]
+                    until=lambda hits: (
+                        len(hits) == 3 and sorted(hit.get("postCount30d", -1) for hit in hits) == [0, 2, 3]
+                    ),
+                )
+                orders = ["activityScore", "postCount7d", "postCount30d"]
+                orders += ["activeAuthors7d"] if kind == "communities" else []
+                for order in orders:
+                    for direction, expected in (("desc", most), ("asc", most[::-1])):
+                        hits = await running.search(kind, sort=f"{order}:{direction}")
+                        assert [hit[field] for hit in hits] == expected, (order, direction)
+                for direction, expected in (("desc", most), ("asc", [most[1], most[0], most[2]])):
+                    hits = await running.search(kind, sort=f"lastPostAt:{direction}")
+                    assert [hit[field] for hit in hits] == expected
+                    assert "lastPostAt" not in hits[2]
+                assert (await running.search(kind, sort="activityScore"))[2]["activityScore"] == 0

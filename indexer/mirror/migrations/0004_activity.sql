@@ -23,6 +23,8 @@ create table mirror.activity_marks (
 create table mirror.activity (
   subject text collate "C" primary key,
   half_life_seconds double precision not null,
+  refreshed_at timestamptz not null,
+  due_at timestamptz,
   -- the newest entry that is not in the future; weight is relative to it, 0 when none counts
   newest_at timestamptz,
   weight double precision not null,
@@ -41,19 +43,17 @@ create table mirror.activity (
   -- posts and authors by UTC day: what is told of one day in several places adds up
   days date[] not null,
   day_posts integer[] not null,
-  day_authors integer[] not null,
-  refreshed_at timestamptz not null,
-  due_at timestamptz,
-  revision bigint not null default 1
+  day_authors integer[] not null
 ) with (fillfactor = 60);
 
 create index activity_due_at on mirror.activity (due_at) where due_at is not null;
 
--- Subjects whose numbers the search engine lacks, at the revision that it lacks.
+-- Subjects whose numbers the search engine lacks. Only ever added to by ticks; what was delivered is taken away by
+-- id, so that numbers which changed meanwhile stay to be delivered.
 create table mirror.activity_undelivered (
-  subject text collate "C" primary key,
-  revision bigint not null
-) with (fillfactor = 80);
+  id bigint generated always as identity primary key,
+  subject text collate "C" not null
+);
 
 -- What the numbers were counted with. recounted_to: a recount of everything has come so far; null: none is due.
 create table mirror.activity_settings (
@@ -111,9 +111,11 @@ begin
   if strpos(new.owner, '.') > 0 or length(new.owner) <> 42 or left(new.owner, 3) not in ('con', 'ccs') then
     insert into mirror.activity_marks (subject, at, detail, change)
     values
-      (new.parent, old.first_created_at, old.author, -1), (new.parent, new.first_created_at, new.author, 1),
-      (new.key, null, null, 0);
-  else
+      (new.parent, old.first_created_at, old.author, -1), (new.parent, new.first_created_at, new.author, 1);
+    if new.href is null then
+      insert into mirror.activity_marks (subject, at, detail, change) values (new.key, null, null, 0);
+    end if;
+  elsif new.owner <> old.author or new.owner <> new.author then
     insert into mirror.activity_marks (subject, at, detail, change)
     values (new.owner, null, old.schema, 0), (new.owner, null, new.schema, 0);
   end if;

@@ -1,5 +1,5 @@
 -- Statements that count activity. {entries}, {is_entry} and the like stand for what differs between communities
--- and people (mirror/activity.py); s.subject is a subject and r its entry, $2 the post schemas.
+-- and people (activity_parts.sql, mirror/activity.py); s.subject is a subject and r its entry, $2 the post schemas.
 -- A weight is the sum of 2^((t - newest) / half-life). Exponents stop at -1000: beside a weight of 1 that is
 -- nothing, and PostgreSQL raises an error where a power underflows.
 
@@ -11,73 +11,98 @@ lock table mirror.activity_settings in share row exclusive mode
 -- name: plan_by_index
 -- Of what is joined to the mirror a batch names a few rows: these are looked up (lateral, "offset 0"). What is
 -- joined among each other is hashed, however wrong the guesses about freshly filled tables are.
-set local enable_nestloop = off; set local enable_mergejoin = off; set local work_mem = '32MB'
+set local enable_nestloop = off; set local enable_mergejoin = off; set local work_mem = '32MB';
+set local plan_cache_mode = force_generic_plan
+
+-- name: are_few
+-- Whether there are no more than $1 marks.
+select count(*) <= $1 from (select from mirror.activity_marks m where {of_kind} limit $1 + 1) as m
 
 -- name: count_changes
--- Take the marks of the subjects of the first $5 of them, and up to $6 subjects that are due, and bring their
--- numbers up to date by what came, went or left a window. $1 now, $3 half-life in seconds, $4 profile schemas,
--- $7 and $8 the moments 30 and 7 days ago, $9 the first day of the history, $10 how many days a row may list.
--- Gives how many were written and were marked, and which subjects have to be counted again from their entries: new
--- ones, those with entries of the future, and those whose weight has lost digits.
-with chosen as materialized (
-  select distinct f.subject
-  from (select m.subject from mirror.activity_marks m where {of_kind} limit $5) as f
-), deleted as (
-  delete from mirror.activity_marks m using chosen where m.subject = chosen.subject
+-- Take marks (those of a subject all or none: the subjects of the first $5, or all), and up to $6 subjects that are
+-- due, and bring their numbers up to date by what came, went or left a window. $1 now, $3 half-life in seconds,
+-- $4 profile schemas, $7 and $8 the moments 30 and 7 days ago, $9 the first day of the history, $10 how many places
+-- a list of days may have. Weights are relative to now until they are stored.
+-- Gives how many were written and how many of these were due; which have to be counted again from their entries
+-- (new ones, those with entries of the future, those whose weight has lost digits), whose list of days is too long,
+-- and whose profile may be another.
+with deleted as (
+  {taken}
   returning m.subject, m.at, m.detail, m.change
-), taken as materialized (
-  select m.subject, m.at, m.detail, case when {is_entry} then m.change else 0 end as change, {is_touch} as touches
-  from deleted m
+), taken as {materialized} (
+  select
+    m.subject, m.at, m.detail, m.change, m.touches, case when m.change <> 0 then
+      power(2::float8, least(greatest(date_part('epoch', m.at - $1) / $3, -1000), 0))
+    end as weight
+  from (
+    select
+      m.subject, m.at, m.detail, {is_touch} as touches,
+      case when {is_entry} then m.change::integer else 0 end as change
+    from deleted m
+  ) as m
   union all
   (
-    select m.subject, null, null, 0, false from mirror.activity m
+    select m.subject, null, null, 0, false, null from mirror.activity m
     where m.due_at <= $1 and {of_kind} order by m.due_at limit $6
   )
 ), touched as (
   select
-    subject, bool_or(touches) as touches, bool_or(change <> 0) as has_changed, bool_or(change < 0) as has_removed,
+    subject, bool_or(touches) as touches, bool_or(change <> 0) as has_changed,
     coalesce(bool_or(at > $1) filter (where change <> 0), false) as is_ahead,
-    max(at) filter (where change > 0) as added_to,
+    max(at) filter (where change > 0) as added_to, max(at) filter (where change < 0) as removed_to,
+    max(at) filter (where change <> 0 and at < $7) as before_month,
+    max(at) filter (where change <> 0 and at < $8) as before_week,
+    coalesce(sum(change) filter (where at >= $7), 0)::integer as month_posts,
+    coalesce(sum(change) filter (where at >= $8), 0)::integer as week_posts,
+    coalesce(sum(change * weight) filter (where at >= $7), 0) as weight,
+    coalesce(sum(weight) filter (where at >= $7), 0) as moved,
     -- when the first of what came leaves the 7 or the 30 days
     least(
       min(at) filter (where change > 0 and at >= $8) + ($1::timestamptz - $8::timestamptz),
       min(at) filter (where change > 0 and at >= $7 and at < $8) + ($1::timestamptz - $7::timestamptz)
     ) + interval '1 microsecond' as added_leave_at
-  from taken
+    {told_here}
+  from taken m
   group by subject
+  -- neighbours in the index one after the other
+  order by subject
 ), state as materialized (
   select
-    t.*, a.newest_at as weighed_at, a.weight, a.weight_error, a.posts_7d, a.posts_30d, a.authors_7d, a.last_at,
-    a.profile, a.days, a.day_posts, a.day_authors, a.due_at, coalesce(a.due_at <= $1, false) as is_due,
-    -- marks tell what came and went; where a window has moved over what is counted, so do its edges
-    case when a.due_at <= $1 then a.refreshed_at - ($1::timestamptz - $7::timestamptz) else $7 end as month_from,
-    case when a.due_at <= $1 then a.refreshed_at - ($1::timestamptz - $8::timestamptz) else $8 end as week_from,
+    t.*, a.newest_at as weighed_at, a.weight as old_weight, a.weight_error, a.posts_30d, a.last_at, a.due_at,
+    coalesce(a.due_at <= $1, false) as is_due,
+    -- since when the windows have moved
+    a.refreshed_at - ($1::timestamptz - $7::timestamptz) as month_from,
+    a.refreshed_at - ($1::timestamptz - $8::timestamptz) as week_from,
+    -- the newest entry may be among what went
+    coalesce(t.removed_to >= least(greatest(a.newest_at, t.added_to), greatest(a.last_at, t.added_to)), false)
+      as has_lost,
     a.subject is null or a.refreshed_at > $1 or a.held > 0 or t.is_ahead or a.half_life_seconds <> $3
-      or cardinality(a.days) > $10 as again
+      -- what came or went where a window has moved is told apart by nothing here
+      or coalesce(t.before_month >= a.refreshed_at - ($1::timestamptz - $7::timestamptz), false)
+      or coalesce(t.before_week >= a.refreshed_at - ($1::timestamptz - $8::timestamptz), false) as again
   from touched t
   left join lateral (select * from mirror.activity a where a.subject = t.subject offset 0) as a on true
-), s as materialized (
-  select
-    state.*, case when has_removed then n.at else greatest(weighed_at, added_to) end as newest_at,
-    case when has_removed then l.at else greatest(last_at, added_to) end as now_last_at
-  from state
+), lost as (
+  select s.subject, n.at as newest_at, l.at as last_at
+  from state s
   left join lateral (
-    select r.first_created_at as at from mirror.records r, (select state.subject) as s
-    where state.has_removed and {entries} and r.first_created_at <= $1 order by r.first_created_at desc limit 1
+    select r.first_created_at as at from mirror.records r
+    where {entries} and r.first_created_at <= $1 order by r.first_created_at desc limit 1
   ) as n on true
   left join lateral (
-    select r.first_created_at as at from mirror.records r, (select state.subject) as s
-    where state.has_removed and {entries} order by r.first_created_at desc limit 1
+    select r.first_created_at as at from mirror.records r
+    where {entries} order by r.first_created_at desc limit 1
   ) as l on true
-  where not again and (touches or has_changed or is_due)
+  where not s.again and s.has_lost
 ), left_behind as (
   select s.subject, m.posts as month_posts, m.weight, w.posts as week_posts, least(
       mn.at + ($1::timestamptz - $7::timestamptz), wn.at + ($1::timestamptz - $8::timestamptz)
     ) + interval '1 microsecond' as due_at
-  from s
+  from state s
   cross join lateral (
-    select count(*)::integer as posts, coalesce(sum(power(2::float8, greatest(least(
-      date_part('epoch', r.first_created_at - s.newest_at) / $3, 1000), -1000))), 0) as weight
+    select
+      count(*)::integer as posts,
+      coalesce(sum(power(2::float8, greatest(date_part('epoch', r.first_created_at - $1) / $3, -1000))), 0) as weight
     from mirror.records r
     where {entries} and r.first_created_at >= s.month_from and r.first_created_at < $7 offset 0
   ) as m
@@ -93,74 +118,89 @@ with chosen as materialized (
     select r.first_created_at as at from mirror.records r
     where {entries} and r.first_created_at >= $8 order by r.first_created_at limit 1
   ) as wn on true
-  where s.is_due
-), sums as (
+  where s.is_due and not s.again
+),
+{told}
+summed as (
   select
-    s.subject, coalesce(sum(m.change) filter (where m.at >= s.month_from), 0)::integer as month_posts,
-    coalesce(sum(m.change) filter (where m.at >= s.week_from), 0)::integer as week_posts,
-    coalesce(sum(m.change * p.weight) filter (where m.at >= s.month_from), 0) as weight,
-    coalesce(sum(p.weight) filter (where m.at >= s.month_from), 0) as moved
-  from s
-  join taken m on m.subject = s.subject and m.change <> 0
-  cross join lateral (
-    select power(2::float8, greatest(least(
-      date_part('epoch', m.at - s.newest_at) / $3, 1000), -1000)) as weight
-  ) as p
-  group by s.subject
-), {days}, computed as materialized (
-  select
-    s.subject, x.month_posts, s.now_last_at, x.week_posts, {authors_7d} as authors_7d,
-    case when x.month_posts > 0 then s.newest_at end as newest_at,
-    case when x.month_posts > 0 then x.weight else 0 end as weight,
-    case when x.month_posts > 0 then x.weight_error else 0 end as weight_error,
-    -- counting again gives back what rounding took
-    x.month_posts > 0 and not coalesce(x.weight > 0 and x.weight_error <= 1e-11 * x.weight, false) as again,
-    case when s.touches then {profile} else s.profile end as profile,
-    s.days || coalesce(d.days, '{}') as days, s.day_posts || coalesce(d.posts, '{}') as day_posts,
-    s.day_authors || coalesce(d.authors, '{}') as day_authors,
-    case when s.is_due then o.due_at else least(s.due_at, s.added_leave_at) end as due_at
-  from s
-  left join sums c on c.subject = s.subject
+    s.subject, s.posts_30d + s.month_posts - coalesce(o.month_posts, 0) as posts_30d,
+    s.week_posts - coalesce(o.week_posts, 0) as week_posts, {more_authors} as more_authors,
+    case when s.has_lost then l.newest_at else greatest(s.weighed_at, s.added_to) end as newest_at,
+    case when s.has_lost then l.last_at else greatest(s.last_at, s.added_to) end as last_at,
+    {days} as days, {day_posts} as day_posts, {day_authors} as day_authors,
+    case when s.is_due then o.due_at else least(s.due_at, s.added_leave_at) end as due_at,
+    e.steps, s.old_weight, s.weight_error, s.weight - coalesce(o.weight, 0) as weight,
+    s.moved + coalesce(o.weight, 0) as moved
+  from state s
+  left join lost l on l.subject = s.subject
   left join left_behind o on o.subject = s.subject
-  left join told_days d on d.subject = s.subject
-  {joined_authors}
+  {joined_told}
   cross join lateral (
-    select least(greatest(coalesce(date_part('epoch', s.weighed_at - s.newest_at), 0) / $3, -1000), 1000) as steps
+    select coalesce(greatest(date_part('epoch', s.weighed_at - $1) / $3, -1000), 0) as steps
   ) as e
-  cross join lateral (
-    select
-      s.posts_30d + coalesce(c.month_posts, 0) - coalesce(o.month_posts, 0) as month_posts,
-      s.posts_7d + coalesce(c.week_posts, 0) - coalesce(o.week_posts, 0) as week_posts,
-      s.weight * power(2::float8, e.steps) + coalesce(c.weight, 0) - coalesce(o.weight, 0) as weight,
-      s.weight_error * power(2::float8, e.steps) + 1e-15 * (
-        s.weight * power(2::float8, e.steps) * (1 + abs(e.steps)) + coalesce(c.moved, 0) + coalesce(o.weight, 0)
-      ) as weight_error
-  ) as x
+  where not s.again and (s.touches or s.has_changed or s.is_due)
+), weighed as (
+  select
+    s.*, s.old_weight * power(2::float8, s.steps) + s.weight as weight_now,
+    s.weight_error * power(2::float8, s.steps)
+      + 2e-16 * (s.old_weight * power(2::float8, s.steps) * (1 - s.steps) + s.moved) as error_now,
+    date_part('epoch', $1 - s.newest_at) / $3 as age
+  from summed s offset 0
+), computed as materialized (
+  select
+    subject, posts_30d, week_posts, more_authors, last_at, days, day_posts, day_authors, due_at,
+    case when posts_30d > 0 then newest_at end as newest_at,
+    case when posts_30d > 0 then weight_now * power(2::float8, least(age, 500)) else 0 end as weight,
+    case when posts_30d > 0 then error_now * power(2::float8, least(age, 500)) else 0 end as weight_error,
+    -- counting again gives back what rounding took, or what powers can not hold
+    posts_30d > 0
+      and not coalesce(weight_now > 0 and error_now <= 1e-11 * weight_now and age <= 500, false) as again
+  from weighed
 ), put as (
   insert into mirror.activity as a (
     subject, half_life_seconds, newest_at, weight, weight_error, held, rank, posts_7d, posts_30d, authors_7d,
-    last_at, profile, days, day_posts, day_authors, refreshed_at, due_at
+    last_at, days, day_posts, day_authors, refreshed_at, due_at
   )
   select
     subject, $3, newest_at, weight, weight_error, 0,
     case when weight > 0 then date_part('epoch', newest_at) / $3 + ln(weight) / ln(2::float8) else -1e300 end,
-    week_posts, month_posts, authors_7d, now_last_at, profile, days, day_posts, day_authors, $1, due_at
+    week_posts, posts_30d, more_authors, last_at, days, day_posts, day_authors, $1, due_at
   from computed where not again
   on conflict (subject) do update set
     newest_at = excluded.newest_at, weight = excluded.weight, weight_error = excluded.weight_error,
-    rank = excluded.rank, posts_7d = excluded.posts_7d, posts_30d = excluded.posts_30d,
-    authors_7d = excluded.authors_7d, last_at = excluded.last_at, profile = excluded.profile,
-    days = excluded.days, day_posts = excluded.day_posts, day_authors = excluded.day_authors,
-    refreshed_at = excluded.refreshed_at, due_at = excluded.due_at, revision = a.revision + 1
-  returning subject, revision
+    rank = excluded.rank, posts_7d = a.posts_7d + excluded.posts_7d, posts_30d = excluded.posts_30d,
+    authors_7d = a.authors_7d + excluded.authors_7d, last_at = excluded.last_at,
+    days = a.days || excluded.days, day_posts = a.day_posts || excluded.day_posts,
+    day_authors = a.day_authors || excluded.day_authors,
+    refreshed_at = excluded.refreshed_at, due_at = excluded.due_at
+  returning subject, cardinality(days) > $10 as is_long
 ), queued as (
-  insert into mirror.activity_undelivered (subject, revision) select subject, revision from put
-  on conflict (subject) do update set revision = excluded.revision
+  insert into mirror.activity_undelivered (subject) select subject from put
 )
 select
-  (select count(*) from put) as written, (select count(*) from deleted) as marks,
-  array(select subject from state where again union all select subject from computed where again) as again
-where $2::text[] is not null and $4::text[] is not null
+  (select count(*) from put) as written, (select count(*) from state where is_due) as due,
+  array(select subject from state where again union all select subject from computed where again) as again,
+  array(select subject from put where is_long) as long,
+  array(select subject from state where touches and not again) as touched
+where $2::text[] is not null and $4::text[] is not null and $5::integer is not null
+
+-- name: put_days_together
+-- Make one place of a day ($2 the first one that is kept) of all in the lists of these subjects.
+update mirror.activity a set (days, day_posts, day_authors) = (
+  select
+    coalesce(array_agg(d.day), '{}'), coalesce(array_agg(d.posts), '{}'), coalesce(array_agg(d.authors), '{}')
+  from (
+    select day, sum(posts)::integer as posts, sum(authors)::integer as authors
+    from unnest(a.days, a.day_posts, a.day_authors) as u (day, posts, authors)
+    where day >= $2 group by day having sum(posts) <> 0 order by day
+  ) as d
+)
+where a.subject = any($1::text[])
+
+-- name: put_profiles
+-- Note which profile stands for these people. $2 profile schemas.
+update mirror.activity s set profile = {profile}
+where s.subject = any($1::text[]) and $2::text[] is not null
 
 -- name: count_again
 -- Count these subjects ($11) from their entries. Parameters as above.
@@ -202,7 +242,7 @@ with given as materialized (
   select
     s.subject, c.newest_at, coalesce(c.weight, 0) as weight, coalesce(c.held, 0) as held,
     coalesce(c.posts_7d, 0) as posts_7d, coalesce(c.posts_30d, 0) as posts_30d,
-    {none_or_authors_7d} as authors_7d, l.at as last_at, {profile} as profile, c.leaves_at,
+    {none_or_authors_7d} as authors_7d, l.at as last_at, c.leaves_at,
     coalesce(d.days, '{}') as days, coalesce(d.posts, '{}') as day_posts, coalesce(d.authors, '{}') as day_authors,
     case when c.weight > 0 then date_part('epoch', c.newest_at) / $3 + ln(c.weight) / ln(2::float8) end
       as past_rank,
@@ -218,7 +258,7 @@ with given as materialized (
 ), put as (
   insert into mirror.activity as a (
     subject, half_life_seconds, newest_at, weight, weight_error, held, rank, posts_7d, posts_30d, authors_7d,
-    last_at, profile, days, day_posts, day_authors, refreshed_at, due_at
+    last_at, days, day_posts, day_authors, refreshed_at, due_at
   )
   select
     subject, $3, newest_at, weight, 1e-15 * weight, held,
@@ -228,7 +268,7 @@ with given as materialized (
       else greatest(past_rank, held_rank)
         + ln(1 + power(2::float8, greatest(-abs(past_rank - held_rank), -1000))) / ln(2::float8)
     end,
-    posts_7d, posts_30d, authors_7d, last_at, profile, days, day_posts, day_authors, $1,
+    posts_7d, posts_30d, authors_7d, last_at, days, day_posts, day_authors, $1,
     -- entries of the future are looked at by every tick
     case when held > 0 then $1 + interval '1 microsecond' else leaves_at end
   from ranked
@@ -236,13 +276,12 @@ with given as materialized (
     half_life_seconds = excluded.half_life_seconds, newest_at = excluded.newest_at, weight = excluded.weight,
     weight_error = excluded.weight_error, held = excluded.held, rank = excluded.rank,
     posts_7d = excluded.posts_7d, posts_30d = excluded.posts_30d, authors_7d = excluded.authors_7d,
-    last_at = excluded.last_at, profile = excluded.profile, days = excluded.days,
+    last_at = excluded.last_at, days = excluded.days,
     day_posts = excluded.day_posts, day_authors = excluded.day_authors,
-    refreshed_at = excluded.refreshed_at, due_at = excluded.due_at, revision = a.revision + 1
-  returning subject, revision
+    refreshed_at = excluded.refreshed_at, due_at = excluded.due_at
+  returning subject
 ), queued as (
-  insert into mirror.activity_undelivered (subject, revision) select subject, revision from put
-  on conflict (subject) do update set revision = excluded.revision
+  insert into mirror.activity_undelivered (subject) select subject from put
 )
 select count(*)::integer as written from put where $2::text[] is not null and $4::text[] is not null and $10::integer > 0
   and $5::integer is not null and $6::integer is not null
@@ -285,13 +324,13 @@ select
   (select count(*) from mirror.activity) as subjects
 
 -- name: take_undelivered
--- Up to $1 subjects after $2 whose numbers the search engine lacks, with the live keys that show them: a person's
--- profiles ($3 their schemas), a community itself ($4).
+-- Up to $1 entries after $2 of the queue of what the search engine lacks: numbers, with the live keys that show
+-- them: a person's profiles ($3 their schemas), a community itself ($4).
 select
-  a.subject, a.half_life_seconds, a.newest_at, a.weight, a.held, a.rank, a.posts_7d, a.posts_30d, a.authors_7d,
-  a.last_at, a.days, a.day_posts, a.day_authors, a.revision, k.keys
+  u.id, a.subject, a.half_life_seconds, a.newest_at, a.weight, a.held, a.rank, a.posts_7d, a.posts_30d, a.authors_7d,
+  a.last_at, a.days, a.day_posts, a.day_authors, k.keys
 from (
-  select subject from mirror.activity_undelivered where subject > $2 order by subject limit $1
+  select id, subject from mirror.activity_undelivered where id > $2 order by id limit $1
 ) as u
 cross join lateral (select * from mirror.activity a where a.subject = u.subject offset 0) as a
 cross join lateral (
@@ -305,24 +344,21 @@ cross join lateral (
       and key >= 'cckv://' || a.subject || '/' and key < 'cckv://' || a.subject || '0'
   ) as r
 ) as k
-order by a.subject
+order by u.id
 
 -- name: note_delivered
--- The search engine has these numbers; what was counted meanwhile stays to be delivered.
-delete from mirror.activity_undelivered u
-using unnest($1::text[], $2::bigint[]) as d (subject, revision)
-where u.subject = d.subject and u.revision = d.revision
+-- The search engine has what these entries of the queue ask for.
+delete from mirror.activity_undelivered where id = any($1::bigint[])
 
 -- name: deliver_all
 -- The search engine may have lost them: deliver everything again.
-insert into mirror.activity_undelivered (subject, revision) select subject, revision from mirror.activity
-on conflict do nothing
+insert into mirror.activity_undelivered (subject) select subject from mirror.activity
 
 -- name: activity_of
 -- The numbers of one subject.
 select
   subject, half_life_seconds, newest_at, weight, held, rank, posts_7d, posts_30d, authors_7d, last_at,
-  days, day_posts, day_authors, revision, refreshed_at, due_at,
+  days, day_posts, day_authors, refreshed_at, due_at,
   not exists (select from mirror.activity_undelivered u where u.subject = a.subject) as delivered,
   exists (select from mirror.activity_marks m where m.subject = a.subject) as marked
 from mirror.activity a where subject = $1
