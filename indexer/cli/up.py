@@ -15,7 +15,7 @@ _Role = Annotated[
     typer.Option(
         "--role",
         metavar="ROLE",
-        help="follow, project or api; may stand more than once. Without it, or with all: everything.",
+        help="follow, project, activity or api; may stand more than once. Without it, or with all: all.",
         show_default=False,
     ),
 ]
