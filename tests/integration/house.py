@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 
 def settings_of(
-    seed: str, overrides: Mapping[str, str], dsn: str, *, crawl: Mapping[str, Any] | None = None
+    seed: str,
+    overrides: Mapping[str, str],
+    dsn: str,
+    *,
+    crawl: Mapping[str, Any] | None = None,
+    trust: str = "off",
 ) -> Settings:
     """Settings of an indexer that polls often and listens on any free ports."""
     return Settings.model_validate(
@@ -31,7 +36,7 @@ def settings_of(
                 "incrementalInterval": "500ms",
                 **(crawl or {}),
             },
-            "trust": {"mode": "off"},
+            "trust": {"mode": trust},
             "backends": {"postgresDsn": dsn},
         }
     )
