@@ -230,9 +230,12 @@ class House:
         await self._in_turn("projection", work)
 
     async def _prepare_search(self) -> None:
-        """Have the engine that answers prepared, also when it was away at the start."""
+        """Have engines prepared, also when they were away at the start; who projects prepares its own."""
+        engines: list[Engine] = [self.search_engine]
+        if Role.PROJECT not in self.roles:
+            engines.append(self.projecting_engine)
         while True:
-            is_prepared = await _prepare(self.search_engine)
+            is_prepared = all([await _prepare(engine) for engine in engines])
             await asyncio.sleep(_PREPARE_SECONDS if is_prepared else _RETRY_SECONDS)
 
     async def _in_turn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:

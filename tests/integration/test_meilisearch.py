@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
-from indexer.app import fetch_statistics, run_builds, run_comparison
-from indexer.engines.indexes import INDEXES
+from indexer import app
+from indexer.app import Role, fetch_statistics, open_house, run_builds, run_comparison
+from indexer.engines.base import EngineUnavailable
+from indexer.engines.indexes import INDEXES, USERS
 from indexer.simulation.model import expected_of
 from indexer.simulation.network import Network
 from indexer.simulation.run import serve
@@ -93,3 +96,28 @@ async def test_a_start_without_meilisearch(database_url: str) -> None:
             double.answers = lambda *_: None
             await running.drained(*network.servers)
             assert running.is_alive
+
+
+async def test_a_process_that_only_counts_activity_finds_the_engine_that_was_away(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its roles, a process prepares the engine it uses, also when that was away at the start."""
+    monkeypatch.setattr(app, "_RETRY_SECONDS", 0.05)
+    async with serve_double() as double:
+        double.answers = lambda *_: (503, "")
+        settings = over(settings_of("seed.example", {}, database_url), double.url, double.key)
+        async with open_house(settings) as house:
+            house.roles = frozenset({Role.ACTIVITY})
+            work = asyncio.create_task(house.run())
+            double.answers = lambda *_: None
+
+            async def delivers() -> bool:
+                try:
+                    return bool(await house.projecting_engine.put_figures(USERS, {"nobody": {}}))
+                except EngineUnavailable:
+                    return False
+
+            await eventually(delivers)
+            assert not work.done()
+            work.cancel()
+            await asyncio.wait({work})
