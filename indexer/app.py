@@ -86,6 +86,8 @@ _SEARCH_CONNECTIONS = 6
 _SPARE_CONNECTIONS = 6
 _RETRY_SECONDS = 5.0
 _PREPARE_SECONDS = 60.0
+_PREPARE_AT_START_SECONDS = 10.0
+"""New settings may mean that everything is indexed again: that is waited for in the background."""
 _BUILD_LOOK_SECONDS = 0.5
 _KEYS_SHOWN = 20
 _MEILISEARCH_LIMITS = BatchLimits(marks=10_000, bytes=32 * 1024 * 1024, in_flight=3)
@@ -250,11 +252,13 @@ class House:
         await self._in_turn("projection", work)
 
     async def _prepare_search(self) -> None:
-        """Have the engine that answers prepared, also when it was away at the start."""
-        is_prepared = True
+        """Have engines prepared, also when they were away at the start; who projects prepares its own."""
+        engines: list[Engine] = [self.search_engine]
+        if Role.PROJECT not in self.roles:
+            engines.append(self.projecting_engine)
         while True:
+            is_prepared = all([await _prepare(engine) for engine in engines])
             await asyncio.sleep(_PREPARE_SECONDS if is_prepared else _RETRY_SECONDS)
-            is_prepared = await _prepare(self.search_engine)
 
     async def _in_turn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do what one process at a time does, whenever it is this one's turn. Raises what the work raised."""
@@ -379,8 +383,8 @@ async def open_house(settings: Settings) -> AsyncIterator[House]:
         house = _wire(settings, database, searching, peers, instruments, judge=judge)
         stack.push_async_callback(house.search_engine.close)
         stack.push_async_callback(house.projecting_engine.close)
-        await _prepare(house.search_engine)
-        if await _prepare(house.projecting_engine):
+        await _prepare_at_start(house.search_engine)
+        if await _prepare_at_start(house.projecting_engine):
             with suppress(EngineUnavailable, StoreUnavailable):
                 await house.keeper.look()
         yield house
@@ -394,6 +398,16 @@ async def _prepare(engine: Engine) -> bool:
         log.warning("the search engine is away; what is read is kept for it", why=str(error))
         return False
     return True
+
+
+async def _prepare_at_start(engine: Engine) -> bool:
+    """The same; what takes long goes on in the background, since the loops prepare as well."""
+    try:
+        async with asyncio.timeout(_PREPARE_AT_START_SECONDS):
+            return await _prepare(engine)
+    except TimeoutError:
+        log.warning("the search engine is still being prepared")
+        return False
 
 
 def make_engine(settings: Settings, database: Database) -> BuildingEngine:

@@ -33,7 +33,7 @@ _LARGEST = 1e300
 # Made by structlog and the standard library for the processors that come later, not for the reader.
 _RESERVED = frozenset({"exc_info", "stack_info", "_record", "_from_structlog", "positional_args"})
 # They tell every request and start at INFO; requests are metrics here, and starts are told by ourselves.
-_CHATTY = ("httpx", "httpcore", "uvicorn.access", "uvicorn.error")
+_CHATTY = ("httpx", "httpx2", "httpcore", "uvicorn.access", "uvicorn.error")
 
 
 def setup_logging(log_format: LogFormat = "auto", level: str = "info", stream: TextIO | None = None) -> None:

@@ -5,7 +5,8 @@ differs is marked, and the projector puts it right from the state as it is then.
 beside everything else, and a wrong judgement would cost one needless write.
 
 Changes that are under way are no differences: a key counts only when it is not marked, and when the mirror
-still holds what was compared. Figures and the time of indexing are not compared: they are written apart.
+still holds what was compared. Figures and times of indexing, seeing and crawling are not compared: they are
+written apart, or late on purpose.
 
 An id from which no key can be read (what another program wrote) is told, and removed by `repair` directly.
 """
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from indexer.projection.kinds import Kinds
 
 _BYTES_AT_ONCE: Final = 8 * 1024 * 1024
-_NOT_COMPARED: Final = frozenset({"indexedAt"})
+_NOT_COMPARED: Final = frozenset({"indexedAt", "lastSeenAt", "lastCrawledAt"})
 
 
 class ComparedStore(Protocol):

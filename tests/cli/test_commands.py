@@ -71,6 +71,9 @@ def test_without_a_command_the_help_is_printed(command: Command) -> None:
         (["demo", "--commits", "many"], "--commits"),
         (["config", "check"], "FILE"),
         (["stats", "extra"], "extra"),
+        (["reindex", "--repair"], "--repair"),
+        (["reindex", "--index", "nonsense"], "nonsense"),
+        (["verify"], "OWNER"),
     ],
 )
 def test_usage_errors_are_one_line_and_exit_2(command: Command, arguments: list[str], said: str) -> None:

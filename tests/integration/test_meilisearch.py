@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import functools
-import uuid
-from contextlib import asynccontextmanager
+import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 
 from indexer import app
-from indexer.app import fetch_statistics, run_builds
-from indexer.engines.indexes import INDEXES
-from indexer.engines.meilisearch import MeilisearchEngine
+from indexer.app import Role, fetch_statistics, open_house, run_builds, run_comparison
+from indexer.engines.base import EngineUnavailable
+from indexer.engines.indexes import INDEXES, USERS
 from indexer.simulation.model import expected_of
 from indexer.simulation.network import Network
 from indexer.simulation.run import serve
-from tests.engines.conftest import MEILI_KEY, MEILI_URL
 from tests.engines.meili_double import serve_double
+from tests.integration.engines import MEILISEARCHES, over
 from tests.integration.eventually import eventually
 from tests.integration.house import running_house, settings_of
 from tests.integration.test_end_to_end import _differences
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from indexer.config import Settings
     from indexer.mirror.builds import Build
     from tests.engines.meili_double import MeiliDouble
 
@@ -36,42 +30,16 @@ pytestmark = pytest.mark.anyio
 _COMMITS = 1_000
 
 
-def _over(settings: Settings, url: str, key: str) -> Settings:
-    backends = settings.backends.model_copy(update={"meili_host": url, "meili_api_key": key})
-    return settings.model_copy(update={"backends": backends})
-
-
-@asynccontextmanager
-async def _real(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[str, str]]:
-    """A real server, with indexes of the test's own that are removed in the end."""
-    prefix = f"test_{uuid.uuid4().hex[:12]}_"
-    monkeypatch.setattr(app, "MeilisearchEngine", functools.partial(MeilisearchEngine, prefix=prefix))
-    yield MEILI_URL, MEILI_KEY
-    headers = {"authorization": f"Bearer {MEILI_KEY}"}
-    async with httpx.AsyncClient(base_url=MEILI_URL, headers=headers) as client:
-        for definition in INDEXES:
-            await client.delete(f"/indexes/{prefix}{definition.uid}")
-
-
-@asynccontextmanager
-async def _double(_monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[str, str]]:
-    async with serve_double() as double:
-        yield double.url, double.key
-
-
-_SERVERS = {"double": _double, **({"real": _real} if MEILI_URL else {})}
-
-
-@pytest.mark.parametrize("server", _SERVERS)
+@pytest.mark.parametrize("server", MEILISEARCHES)
 async def test_the_api_over_meilisearch_returns_what_the_logs_say(
     database_url: str, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every document field by field, before and after a reindex that another process asks for."""
     network = Network.generate(seed="meilisearch", servers=2, commits=_COMMITS)
     shown: list[Build] = []
-    async with await serve(network) as served, _SERVERS[server](monkeypatch) as (url, key):
-        settings = _over(settings_of(network.seed_domain, served.host_overrides, database_url), url, key)
-        async with running_house(settings) as running:
+    async with await serve(network) as served:
+        plain = settings_of(network.seed_domain, served.host_overrides, database_url)
+        async with MEILISEARCHES[server](plain, monkeypatch) as settings, running_house(settings) as running:
             await running.drained(*network.servers)
 
             async def differences() -> list[str]:
@@ -97,7 +65,11 @@ async def test_the_api_over_meilisearch_returns_what_the_logs_say(
             assert {dict(labels)["op"] for labels in written} <= {"upsert", "delete"}
             assert written
             assert running.is_alive
-        assert (await fetch_statistics(settings))["search"]["engine"] == "meilisearch"
+            assert (await fetch_statistics(settings))["search"]["engine"] == "meilisearch"
+            compared = await run_comparison(
+                settings, [definition.uid for definition in INDEXES], repairing=False
+            )
+            assert [row["keys"] for row in compared] == [[], [], [], []]
 
 
 async def test_a_start_without_meilisearch(database_url: str) -> None:
@@ -107,7 +79,7 @@ async def test_a_start_without_meilisearch(database_url: str) -> None:
     async with await serve(network) as served, serve_double() as double:
         double.answers = lambda *_: (503, "")
         settings = settings_of(network.seed_domain, served.host_overrides, database_url)
-        async with running_house(_over(settings, double.url, double.key)) as running:
+        async with running_house(over(settings, double.url, double.key)) as running:
 
             async def drained() -> bool:
                 rows = await running.rows("select caught_up from mirror.cursors")
@@ -124,3 +96,28 @@ async def test_a_start_without_meilisearch(database_url: str) -> None:
             double.answers = lambda *_: None
             await running.drained(*network.servers)
             assert running.is_alive
+
+
+async def test_a_process_that_only_counts_activity_finds_the_engine_that_was_away(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its roles, a process prepares the engine it uses, also when that was away at the start."""
+    monkeypatch.setattr(app, "_RETRY_SECONDS", 0.05)
+    async with serve_double() as double:
+        double.answers = lambda *_: (503, "")
+        settings = over(settings_of("seed.example", {}, database_url), double.url, double.key)
+        async with open_house(settings) as house:
+            house.roles = frozenset({Role.ACTIVITY})
+            work = asyncio.create_task(house.run())
+            double.answers = lambda *_: None
+
+            async def delivers() -> bool:
+                try:
+                    return bool(await house.projecting_engine.put_figures(USERS, {"nobody": {}}))
+                except EngineUnavailable:
+                    return False
+
+            await eventually(delivers)
+            assert not work.done()
+            work.cancel()
+            await asyncio.wait({work})

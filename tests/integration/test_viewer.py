@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,6 @@ from indexer.api.kinds import SEARCH_KINDS
 from indexer.api.search import SearchService
 from indexer.engines.base import WriteBatch
 from indexer.engines.indexes import INDEXES, USERS
-from indexer.engines.postgres import PostgresEngine
 from indexer.mirror.activity import SubjectKind
 from indexer.mirror.ranking import _SQL, ViewerRanking
 from indexer.simulation import schemas as wire
@@ -39,6 +39,7 @@ from indexer.simulation.scripted import (
     reference,
 )
 from tests.activity.test_keeping import Stage
+from tests.engines.conftest import OPENERS
 from tests.engines.samples import user
 from tests.replication.stage import open_mirror
 
@@ -53,6 +54,13 @@ NOW = datetime(2025, 3, 14, 12, tzinfo=UTC)
 VIEWER = "con" + "v" * 39
 _USERS, _COMMUNITIES = SEARCH_KINDS[:2]
 HALF_LIFE = 604_800.0
+_OPEN: Any = OPENERS["postgres"]
+
+
+@pytest.fixture(params=OPENERS, autouse=True)
+def _engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each trial is one of every engine."""
+    monkeypatch.setattr(sys.modules[__name__], "_OPEN", OPENERS[request.param])
 
 
 @dataclass
@@ -86,9 +94,9 @@ class Viewing:
 @asynccontextmanager
 async def viewing(database_url: str, max_total_hits: int = 10_000) -> AsyncIterator[Viewing]:
     """A viewer of an empty network."""
-    async with open_mirror(database_url) as mirror:
+    async with open_mirror(database_url) as mirror, _OPEN(database_url, max_total_hits) as engine:
         stage = Stage(mirror)
-        stage.engine = PostgresEngine(mirror.database.pool, max_total_hits)
+        stage.engine = engine
         stage.delivery._engine = stage.projector._engine = stage.engine
         await stage.engine.prepare(INDEXES)
         ranking = ViewerRanking(

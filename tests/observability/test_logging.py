@@ -72,7 +72,8 @@ def test_every_request_is_not_a_line() -> None:
     """What httpx and uvicorn tell of each request stays out of the log."""
     stream = io.StringIO()
     setup_logging("json", "info", stream)
-    logging.getLogger("httpx").info("HTTP Request: GET https://alpha.example/")
+    for client in ("httpx", "httpx2"):
+        logging.getLogger(client).info("HTTP Request: GET https://alpha.example/")
     logging.getLogger("uvicorn.access").info("GET /")
     assert lines(stream) == []
 
