@@ -221,7 +221,7 @@ async def test_suggestions(engine: Engine) -> None:
     """Names, and words of names, by their beginning; the most active first, then by name."""
     await put(
         engine,
-        user(ALICE, "a", username="ねこまる", activityScore=1.5),
+        user(ALICE, "a", username="ねこまる", activityScore=-1.5),
         user(ALICE, "b", username="ﾈｺ", activityScore=9),
         user(ALICE, "c", username="ねこ"),
         user(ALICE, "d", username="くろ ねこ🐈", activityScore=3),
