@@ -41,7 +41,7 @@ from indexer.concrnt.failures import FailureClass, PeerError
 from indexer.concrnt.identifiers import canonical_fqdn
 from indexer.concrnt.network import DirectBackend, GuardedBackend, Resolver, SystemResolver
 from indexer.concrnt.ratelimits import wait_seconds
-from indexer.concrnt.transport import make_http_client
+from indexer.concrnt.transport import cancelled_as_a_scope, make_http_client
 
 __all__ = ["FailureClass", "PeerClient", "PeerError", "Response", "parse_retry_after", "user_agent"]
 
@@ -193,7 +193,7 @@ class PeerClient:
     async def _within_deadline(self, peer: _Peer, target: str) -> Response:
         try:
             async with asyncio.timeout(self._request_timeout):
-                return await self._follow(peer, target)
+                return await cancelled_as_a_scope(self._follow(peer, target))
         except TimeoutError as error:
             raise PeerError(
                 FailureClass.TIMEOUT, f"no whole answer in {self._request_timeout:g} s"

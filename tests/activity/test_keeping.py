@@ -101,6 +101,11 @@ class Stage:
         await keeper_of(self.mirror, counting()).tick(now)
         return await self.delivery.deliver()
 
+    async def suggested(self) -> list[str]:
+        """The people that a search box shows for ね."""
+        found = await self.engine.suggest([COMMUNITIES, USERS], "ね", 8)
+        return [hit["username"] for hit in found[USERS]]
+
     async def hits(self, index: str) -> list[dict[str, Any]]:
         """What the engine shows."""
         return (await self.engine.search(SearchRequest(index))).hits
@@ -127,6 +132,28 @@ async def test_numbers_reach_documents_and_never_make_them(database_url: str) ->
         await stage.project()
         named = {hit["username"]: hit["postCount30d"] for hit in await stage.hits(USERS)}
         assert named["あたらしい"] == 1
+
+
+async def test_suggestions_follow_what_people_did(database_url: str) -> None:
+    """From records over a tick to the search box: who wrote more comes first, who wrote nothing last."""
+    async with open_mirror(database_url) as mirror:
+        stage = Stage(mirror)
+        await stage.engine.prepare(INDEXES)
+        people = [profile(ALICE, username="ねこまる"), profile(BOB, username="くろ ねこ")]
+        silent = profile(ALICE, username="ねこ", name="other")
+        await mirror.write(ALPHA, [*people, community(ALPHA, "cats", author=ALICE, name="ねこの会")])
+        await mirror.write(ALPHA, [post(ALICE, "1", "a", created_at=AT)])
+        await stage.tick()
+        await stage.project()
+        await stage.delivery.deliver()
+        assert await stage.suggested() == ["ねこまる", "くろ ねこ"]
+        await mirror.write(ALPHA, [post(BOB, name, "a", created_at=AT) for name in "12"])
+        await stage.tick()
+        assert await stage.suggested() == ["くろ ねこ", "ねこまる"]
+        await mirror.write(ALPHA, [silent, *(delete(post_key(BOB, name), author=BOB) for name in "12")])
+        await stage.project()
+        await stage.tick()
+        assert await stage.suggested() == ["ねこ", "ねこまる", "くろ ねこ"]
 
 
 async def test_entries_that_came_before_their_community_count(database_url: str) -> None:

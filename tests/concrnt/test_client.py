@@ -639,6 +639,40 @@ async def test_slow_and_cancelled_requests_leave_nothing_open_and_starve_nobody(
         await only_open(server.port, 0)
 
 
+@pytest.mark.parametrize("path", ["/silent", "/drip", "/ok"])
+@pytest.mark.parametrize("again_after", [None, 0, 1, 2])
+async def test_a_request_cancelled_at_any_step_leaves_nothing_open(
+    path: str, again_after: int | None
+) -> None:
+    """Connecting, sending, waiting, reading or closing, cancelled once or twice, over a new or a kept socket."""
+    script: dict[str, bytes | Script] = {
+        "/silent": say_nothing,
+        "/drip": drip_body,
+        "/ok": answer("200 OK", b"{}"),
+    }
+    async with serving(script) as (server, client):
+        for is_kept in (False, True):
+            for step in range(25):
+                if is_kept:
+                    await client.get("alpha.example", "/ok")
+                asking = asyncio.ensure_future(client.get("alpha.example", path))
+                await steps(step)
+                asking.cancel()
+                if again_after is not None:
+                    await steps(again_after)
+                    asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+        await only_open(server.port, 1)
+        await client.get("alpha.example", "/ok")
+        await only_open(server.port, 1)
+
+
+async def steps(number: int) -> None:
+    """Let the event loop go round."""
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
 async def test_many_requests_at_once_are_answered() -> None:
     """Two hundred requests through one client, each with its own answer."""
 

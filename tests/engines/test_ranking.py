@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -138,13 +140,9 @@ async def test_close_together_before_apart(engine: Engine) -> None:
 
 async def _read_by_cursor(engine: Engine, request: SearchRequest) -> list[str]:
     seen: list[str] = []
-    cursor: str | None = None
+    cursor = request.cursor
     while True:
-        result = await engine.search(
-            SearchRequest(
-                request.index, request.query, request.filters, request.sort, 0, request.limit, cursor
-            )
-        )
+        result = await engine.search(replace(request, cursor=cursor))
         seen += [hit["id"] for hit in result.hits]
         cursor = result.next_cursor
         if cursor is None:
@@ -202,6 +200,58 @@ async def test_a_cursor_stands_while_documents_come_and_go(engine: Engine) -> No
     assert second.next_cursor is None
 
 
+@pytest.mark.parametrize(
+    "sort",
+    [
+        SortOrder("postCount7d"),
+        SortOrder("postCount7d", descending=False),
+        SortOrder("username"),
+        NEWEST_FIRST,
+    ],
+)
+@pytest.mark.parametrize("query", ["", "word", "word more"])
+async def test_what_stays_where_it_is_is_shown_once(engine: Engine, query: str, sort: SortOrder) -> None:
+    """Through pages of any size, with ties and absent fields, while others come, go and change their place."""
+    chance = Random(5)
+    texts = ("word more", "more of a word", "words", "word")
+
+    def person(number: int, place: int) -> Document:
+        return user(
+            profile=f"{number:05}",
+            username=f"n{place % 40}" if place % 5 else "",
+            description=texts[number % 4],
+            createdAt=f"2025-01-{place % 28 + 1:02}T00:00:00Z",
+            postCount7d=place % 50 if place % 3 else None,
+            sourceServer="a.example",
+        )
+
+    total = MAX_TOTAL_HITS + 300
+    await put(engine, *(person(number, number) for number in range(total)))
+    request = SearchRequest(USERS, query, {"sourceServer": "a.example"}, sort, 0, total)
+    expected = await _read_by_cursor(engine, request)
+    assert len(expected) == (total * 3 // 4 if query == "word more" else total)
+    seen: list[str] = []
+    moved: set[str] = set()
+    cursor: str | None = None
+    come = total
+    while True:
+        page = await engine.search(replace(request, limit=chance.choice((1, 20, 100, 400)), cursor=cursor))
+        seen += [hit["id"] for hit in page.hits]
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+        others = [person(number, chance.randrange(1_000)) for number in chance.sample(range(total), 10)]
+        gone = [person(number, 0)["id"] for number in chance.sample(range(total), 5)]
+        others += [person(come + number, chance.randrange(1_000)) for number in range(5)]
+        come += 5
+        moved |= {document["id"] for document in others} | set(gone)
+        await put(engine, *others)
+        await engine.write(WriteBatch(deletes={USERS: gone}))
+    assert [identifier for identifier in seen if identifier not in moved] == [
+        identifier for identifier in expected if identifier not in moved
+    ]
+
+
 async def test_a_cursor_of_something_else_is_refused(engine: Engine) -> None:
     """Another query, index, filter or order, and what is no cursor at all."""
     await put(engine, post("a", "共通"), post("b", "共通"))
@@ -226,7 +276,7 @@ async def test_suggestions(engine: Engine) -> None:
     """Names, and words of names, by their beginning; the most active first, then by name."""
     await put(
         engine,
-        user(ALICE, "a", username="ねこまる", activityScore=1.5),
+        user(ALICE, "a", username="ねこまる", activityScore=-1.5),
         user(ALICE, "b", username="ﾈｺ", activityScore=9),
         user(ALICE, "c", username="ねこ"),
         user(ALICE, "d", username="くろ ねこ🐈", activityScore=3),

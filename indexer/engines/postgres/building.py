@@ -41,8 +41,6 @@ async def begin(connection: Connection, build: Table) -> None:
         await connection.execute(build.create())
         for _, statement in (*build.companions(), *build.indexes()):
             await connection.execute(statement)
-        if rules := build.rules():
-            await connection.execute(rules)
 
 
 async def drop(connection: Connection, build: Table) -> None:
@@ -50,7 +48,6 @@ async def drop(connection: Connection, build: Table) -> None:
     for name in (build.qualified, build.words, build.names):
         if name is not None:
             await connection.execute(f"drop table if exists {name}")
-    await connection.execute(f"drop function if exists {build.rule}")
 
 
 async def carry_figures(connection: Connection, live: Table, build: Table) -> None:
@@ -77,9 +74,6 @@ async def swap(connection: Connection, live: Table, build: Table) -> None:
         for old, new in zip(_relations(build), _relations(live), strict=True):
             kind = "index" if old not in _tables(build) else "table"
             await connection.execute(f"alter {kind} search.{quoted(old)} rename to {quoted(new)}")
-        if rules := live.rules():
-            await connection.execute(rules)
-            await connection.execute(f"drop function if exists {build.rule}")
         await connection.execute(_SQL["remember_fingerprint"], live.definition.uid, live.fingerprint)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
@@ -104,11 +104,11 @@ def _value(definition: IndexDefinition, request: SearchRequest, value: str | flo
 def _time(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError as error:
+        if moment.tzinfo is None:
+            raise ValueError("no time zone")
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise InvalidCursor("the cursor is none that was given here") from error
-    if moment.tzinfo is None:
-        raise InvalidCursor("the cursor is none that was given here")
-    return moment
 
 
 def _is_storable(text: str) -> bool:

@@ -21,6 +21,7 @@ from indexer.engines.base import (
     EngineUnavailable,
     FoundIds,
     IndexStatistics,
+    InvalidCursor,
     SearchResult,
     WriteResult,
     build_uid,
@@ -340,6 +341,8 @@ class PostgresEngine:
         async with asyncio.timeout(SEARCH_SECONDS), transaction:
             await connection.execute(_SQL["search_settings"])
             plan = await self._plan(connection, request, query, shown)
+            if after is not None and after.rank >= plan.root.end:
+                raise InvalidCursor("the cursor is none that was given here")
             return await find_page(connection, plan, after, self._max_total_hits, self._exceeding)
 
     def _table(self, uid: str) -> Table:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from indexer.engines.text import MAX_WORD_CHARACTERS, TermKind, clip, field_terms
+from indexer.engines.typos import allowed_typos
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -57,8 +58,12 @@ class TermMatches:
 
     def has(self, accuracy: Accuracy) -> bool:
         """Tell whether this accuracy finds more than the ones before it."""
+        return bool(self.corrections) if accuracy is Accuracy.TYPO else self.may_have(accuracy)
+
+    def may_have(self, accuracy: Accuracy) -> bool:
+        """Tell, from the query alone, whether this accuracy may ever find more than the ones before it."""
         if accuracy is Accuracy.TYPO:
-            return bool(self.corrections)
+            return self.term.kind is TermKind.WORD and allowed_typos(self.term.lexemes[0]) > 0
         return accuracy is Accuracy.EXACT or self.open_ended
 
     def query(self, fields: int, accuracy: Accuracy) -> str:

@@ -105,16 +105,24 @@ class _Finder:
         hits, total = await self._ranked(root, offset, limit)
         if total <= self._bound:
             return hits, total
-        hits = await self._peek(self._first_step(root), limit) if not offset else []
+        step = self._first_step(root)
+        hits = await self._peek(step, limit) if step is not None and not offset else []
         if len(hits) < limit:
             hits = await self._among_many(root, offset, limit)
         return hits, self._bound
 
-    def _first_step(self, span: Span) -> Span:
-        """Return the best step of a span that is not behind the position to go on from."""
+    def _first_step(self, span: Span) -> Span | None:
+        """Return the best step of a span that is not behind the position to go on from, as far as it is plain."""
         while span.parts:
-            span = next(part for part in span.parts if self._after is None or self._after.rank < part.end)
+            ahead = [part for part in span.parts if not self._is_behind(part)]
+            if not ahead:
+                return None
+            span = ahead[0]
         return span
+
+    def _is_behind(self, span: Span) -> bool:
+        """Tell whether all of a span was shown before the position to go on from."""
+        return self._after is not None and self._after.rank >= span.end
 
     async def _peek(self, step: Span, limit: int) -> list[Found]:
         after = self._after if self._after is not None and self._after.rank >= step.first else None
@@ -128,7 +136,7 @@ class _Finder:
             return await self._walk(span, offset, limit)
         hits: list[Found] = []
         for part in span.parts:
-            if self._after is not None and self._after.rank >= part.end:
+            if self._is_behind(part):
                 continue
             found, total = await self._ranked(part, offset, limit - len(hits))
             if total > self._bound:

@@ -40,9 +40,6 @@ async def prepare_tables(
         lost = await _lost(connection, tables)
         for statement in await _missing(connection, tables):
             await connection.execute(statement)
-        for table in tables.values():
-            if rules := table.rules():
-                await connection.execute(rules)
         for uid in dict.fromkeys([*lost, *await _outdated(connection, tables)]):
             await _derive_again(connection, tables[uid], writers[uid])
             await connection.execute(_SQL["remember_fingerprint"], uid, tables[uid].fingerprint)

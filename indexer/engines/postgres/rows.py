@@ -17,18 +17,11 @@ from indexer.engines.postgres.lexemes import (
     name_lexeme,
     short_field,
 )
-from indexer.engines.postgres.schema import (
-    ACTIVITY,
-    LIST_FIELDS,
-    Table,
-    kept_on_upsert,
-    quoted,
-    sort_column,
-)
+from indexer.engines.postgres.schema import LIST_FIELDS, Table, kept_on_upsert, quoted
 from indexer.engines.text import clip, field_terms, fold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from indexer.engines.base import Document
 
@@ -52,7 +45,11 @@ class Unstorable(ValueError):  # noqa: N818 - says what the document is
 
 
 class RowMaker:
-    """Makes the rows of one table. ``words`` gathers every token met, until somebody takes them away."""
+    """Makes the rows of one table.
+
+    Until somebody takes them away, ``words`` gathers every token met, and ``names`` what each document is
+    suggested by: its names from each of their words on.
+    """
 
     def __init__(self, table: Table) -> None:
         definition = table.definition
@@ -60,8 +57,8 @@ class RowMaker:
             (position, field, field in definition.texts, field in definition.names)
             for position, field in enumerate(definition.searchable)
         )
-        self._names = definition.names
         self.words: set[str] = set()
+        self.names: dict[str, set[str]] = {}
         self._filterable = tuple(
             (position, field, field in LIST_FIELDS) for position, field in enumerate(definition.filterable)
         )
@@ -84,20 +81,6 @@ class RowMaker:
         key = key_of_document(document)
         return (document["id"], key, text, *filters, *orders, SEPARATOR.join(lexemes), "\n".join(texts))
 
-    def names(self, document: Document) -> list[str]:
-        """Return what a document is suggested by: its names from each of their words on."""
-        terms: dict[str, None] = {}
-        for field in self._names:
-            value = document.get(field)
-            if isinstance(value, str) and value:
-                words = field_terms(value).text.split(" ", NAME_TERMS)
-                terms.update(
-                    (clip(" ".join(words[start:]), NAME_CHARACTERS), None)
-                    for start in range(min(len(words), NAME_TERMS))
-                )
-        terms.pop("", None)
-        return list(terms)
-
     def _texts(self, document: Document) -> tuple[list[str], list[str]]:
         lexemes: list[str] = []
         texts: list[str] = []
@@ -119,6 +102,7 @@ class RowMaker:
                 texts += terms.runs
             if is_name:
                 lexemes.append(name_lexeme(terms.text))
+                self.names.setdefault(document["id"], set()).update(_beginnings(terms.text))
             if is_text or is_name:
                 self.words |= terms.lexemes
         return lexemes, texts
@@ -142,6 +126,13 @@ class RowMaker:
         return columns
 
 
+def _beginnings(name: str) -> Iterator[str]:
+    """Yield a name, given as its tokens in a row, from each of its words on."""
+    words = name.split(" ", NAME_TERMS)
+    for start in range(min(len(words), NAME_TERMS)):
+        yield clip(" ".join(words[start:]), NAME_CHARACTERS)
+
+
 def upsert_statement(table: Table) -> str:
     """Return the statement that puts many rows, one array parameter per column."""
     columns = list(table.columns())
@@ -163,15 +154,23 @@ def upsert_statement(table: Table) -> str:
     )
 
 
-def add_names_statement(table: Table) -> str:
-    """Return the statement that adds names, of documents that are there: $1 terms, $2 ids."""
-    sortable = table.definition.sortable
-    activity = f"stored.{quoted(sort_column(ACTIVITY))}" if ACTIVITY in sortable else "null"
-    return (
-        f"insert into {table.names} (term, id, activity) "  # noqa: S608 - names of ours, values are parameters
-        f"select given.term, given.id, {activity} from unnest($1::text[], $2::text[]) as given (term, id) "
-        f"join {table.qualified} as stored on stored.id = given.id on conflict do nothing"
-    )
+def replace_names_statement(table: Table) -> str:
+    """Return the statement that gives documents their names: $1 ids, $2 terms, $3 their ids.
+
+    What stays as it is is not touched.
+    """
+    return f"""
+        with given as materialized (
+            select term, id from unnest($2::text[], $3::text[]) as given (term, id)
+        ), known as materialized (
+            select term, id from unnest($1::text[]) as asked (id) join {table.names} using (id)
+        ), gone as (
+            delete from {table.names} as named
+            using (select term, id from known except select term, id from given) as former
+            where named.term = former.term and named.id = former.id
+        )
+        insert into {table.names} (term, id)
+        select term, id from given except select term, id from known"""  # noqa: S608 - names of ours
 
 
 def array_text(values: Sequence[str]) -> str:

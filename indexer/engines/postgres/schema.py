@@ -11,7 +11,7 @@ as search sees them, one a line; of other fields only their runs. In it substrin
 of characters only suggest, and it tells how close together words stand.
 
 Beside it, where the index has names, ``<index>_names``: what suggestions are looked up by, one row for each
-word that a name can be begun at. And ``<index>_words``: every word that a mistyped one may mean, once. Words
+word that a name can be begun at, and nothing that changes by itself. And ``<index>_words``: every word that a mistyped one may mean, once. Words
 are never removed: one that no document has any more finds nothing.
 
 The one GIN index serves words and filters alike. It keeps its pending list: writing is four times as fast
@@ -126,6 +126,11 @@ class Table:
         """The table of names in SQL; None when the index has none."""
         return f"search.{quoted(self.name + '_names')}" if self.definition.names else None
 
+    @property
+    def activity(self) -> str | None:
+        """The column by which suggestions are ordered; None when the index has no activity."""
+        return quoted(sort_column(ACTIVITY)) if ACTIVITY in self.definition.sortable else None
+
     def companions(self) -> Iterator[tuple[str, str]]:
         """Yield (name, statement that makes it) of the tables and indexes beside this table, in order."""
         words = f"{self.name}_words"
@@ -137,37 +142,10 @@ class Table:
         yield f"{words}_reversed", f"create index {quoted(words + '_reversed')} on {self.words} (reversed)"
         if self.names is not None:
             names = f"{self.name}_names"
-            columns = (
-                'term text collate "C", id text collate "C", activity double precision, '
-                "primary key (term, id) include (activity)"
-            )
+            columns = 'term text collate "C", id text collate "C", primary key (term, id)'
             yield names, f"create table {self.names} ({columns})"
-            active = f"{names}_active"
-            yield (
-                active,
-                f"create index {quoted(active)} on {self.names} (left(term, 1), activity) include (term, id) "  # noqa: ISC003
-                + "where activity is not null",
-            )
-            yield f"{names}_id", f"create index {quoted(names + '_id')} on {self.names} (id)"
-
-    def rules(self) -> str | None:
-        """Return the statements that keep the activity beside names up to date, if any are due."""
-        if self.names is None or ACTIVITY not in self.definition.sortable:
-            return None
-        column, follow = quoted(sort_column(ACTIVITY)), self.rule
-        return f"""
-            create or replace function {follow}() returns trigger language plpgsql as $$ begin
-                update {self.names} set activity = new.{column} where id = new.id;
-                return null;
-            end $$;
-            create or replace trigger follow_activity after update of {column} on {self.qualified}
-            for each row when (old.{column} is distinct from new.{column})
-            execute function {follow}()"""  # noqa: S608 - names of ours
-
-    @property
-    def rule(self) -> str:
-        """The function of :meth:`rules` in SQL."""
-        return f"search.{quoted(self.name + '_follow_activity')}"
+            # Half as large as a B-tree of ids, and half as dear to write.
+            yield f"{names}_by_id", f"create index {quoted(names + '_by_id')} on {self.names} using hash (id)"
 
     def indexes(self) -> Iterator[tuple[str, str]]:
         """Yield (name, statement that makes it) of every index besides the primary key."""

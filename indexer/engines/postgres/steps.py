@@ -9,6 +9,9 @@ The order of the steps, each inside the one before:
 3. *field*: everything found in the first searchable field, in the first two, and so on;
 4. *closeness*, where all words match and there are several: side by side in order, within a dozen characters,
    within a line of text, anywhere.
+
+Ranks are told from the query alone: words that may be mistyped have theirs whether or not any correction is
+known by now. So a cursor means the same on another day, and in another process.
 """
 
 from __future__ import annotations
@@ -58,10 +61,19 @@ class Span:
 
 @dataclass(slots=True)
 class _Draft:
-    """A span before it is numbered. Of its parts each matches all that the one before matches."""
+    """A span before it is numbered. Of its parts each matches all that the one before matches.
+
+    One that is reserved finds nothing more than that now: its ranks stay free.
+    """
 
     test: Test
     parts: list[_Draft]
+    is_reserved: bool = False
+
+    @property
+    def width(self) -> int:
+        """How many ranks it takes."""
+        return sum(part.width for part in self.parts) or 1
 
 
 def steps_of(
@@ -92,13 +104,14 @@ def _level(
     if is_whole and definition.names and len(query.text) < MAX_WORD_CHARACTERS:
         parts += _names(query)
     for accuracy in Accuracy:
-        if any(match.has(accuracy) for match in matches):
+        if any(match.may_have(accuracy) for match in matches):
             near = _patterns(matches, accuracy) if is_whole and definition.texts else ()
             fields = [
                 _field(Test(words_query(matches, count, accuracy), substrings), near)
                 for count in range(1, len(definition.searchable) + 1)
             ]
-            parts.append(_Draft(fields[-1].test, fields))
+            is_reserved = not any(match.has(accuracy) for match in matches)
+            parts.append(_Draft(fields[-1].test, fields, is_reserved))
     return _Draft(parts[-1].test, parts)
 
 
@@ -150,6 +163,9 @@ def _numbered(draft: _Draft, first: int, better: tuple[Test, ...]) -> Span:
     end = first
     elder: tuple[Test, ...] = ()
     for part in draft.parts:
+        if part.is_reserved:
+            end += part.width
+            continue
         parts.append(_numbered(part, end, better + elder))
         end = parts[-1].end
         elder = (part.test,)

@@ -1,9 +1,9 @@
 """Suggestions: documents by the beginning of a name, or of a word in it, the most active first.
 
-Only the table of names is looked at, and then the few documents that are shown. Few names begin so: all of
-them are compared. When there are very many (one letter), the most active names that begin with its first
-letter are gone through instead, and what is still wanted is filled up by the first names in their order. So
-the time does not grow with how many names there are.
+Only the table of names is looked at, and of documents their activity and then the few that are shown. Few
+names begin so: all of them are compared. When there are very many (one letter), the most active documents are
+gone through instead until enough have such a name, and what is still wanted is filled up by the first names
+in their order. So the time does not grow with how many names there are.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from indexer.engines.postgres.writing import Connection
 
 LOOKED_AT: Final = 512
+"""How many names that begin so are compared."""
+
+GONE_THROUGH: Final = 4_096
+"""How many of the most active documents are asked for their names where more begin so."""
 
 _AFTER_ALL: Final = "\U0010ffff"
 
@@ -26,7 +30,7 @@ async def find_suggestions(connection: Connection, table: Table, typed: str, lim
     """Return the JSON texts of documents to suggest; ``typed`` is the query's tokens in a row."""
     begins = clip(typed, NAME_CHARACTERS)
     rows = await connection.fetch(_by_name(table), begins, begins + _AFTER_ALL, limit)
-    if not rows or rows[0]["looked_at"] < LOOKED_AT:
+    if not rows or rows[0]["looked_at"] < LOOKED_AT or table.activity is None:
         return [row["document"] for row in rows]
     active = await connection.fetch(_by_activity(table), begins, begins + _AFTER_ALL, limit)
     documents = {row["id"]: row["document"] for row in (*active, *rows)}
@@ -35,30 +39,34 @@ async def find_suggestions(connection: Connection, table: Table, typed: str, lim
 
 def _by_name(table: Table) -> str:
     """$1: what names begin with, $2: what they come before, $3: how many."""
+    activity = f"stored.{table.activity}" if table.activity else "null::double precision"
     return f"""
         with looked_at as materialized (
-            select term, id, activity from {table.names} where term >= $1 and term < $2
+            select term, id from {table.names} where term >= $1 and term < $2
             order by term, id limit {LOOKED_AT}
         ), named as (
-            select id, min(term) as term, max(activity) as activity from looked_at group by id
-            order by activity desc nulls last, term, id limit $3
+            select id, min(term) as term from looked_at group by id
+        ), shown as (
+            select named.id, named.term, {activity} as activity
+            from named join {table.qualified} as stored using (id)
+            order by activity desc nulls last, named.term, named.id limit $3
         )
-        select named.id, stored.document, (select count(*) from looked_at) as looked_at
-        from named join {table.qualified} as stored using (id)
-        order by named.activity desc nulls last, named.term, named.id"""  # noqa: S608 - names of ours, as below
+        select shown.id, stored.document, (select count(*) from looked_at) as looked_at
+        from shown join {table.qualified} as stored using (id)
+        order by shown.activity desc nulls last, shown.term, shown.id"""  # noqa: S608 - names of ours, as below
 
 
 def _by_activity(table: Table) -> str:
-    # A document may stand here once for each of its words: enough are fetched for all of them.
     return f"""
-        with active as materialized (
-            select term, id, activity from {table.names}
-            where left(term, 1) = left($1, 1) and activity is not null and term >= $1 and term < $2
-            order by left(term, 1) desc, activity desc limit $3 * 4
-        ), named as (
-            select id, min(term) as term, max(activity) as activity from active group by id
-            order by activity desc, term, id limit $3
+        with gone_through as (
+            select id, document, {table.activity} as activity from {table.qualified}
+            where {table.activity} is not null order by {table.activity} desc limit {GONE_THROUGH}
         )
-        select named.id, stored.document
-        from named join {table.qualified} as stored using (id)
-        order by named.activity desc, named.term, named.id"""  # noqa: S608
+        select active.id, active.document
+        from gone_through as active
+        cross join lateral (
+            select min(term) as term from {table.names} as named
+            where named.id = active.id and term >= $1 and term < $2
+        ) as named
+        where named.term is not null
+        order by active.activity desc, named.term, active.id limit $3"""  # noqa: S608

@@ -19,7 +19,7 @@ import asyncpg
 
 from indexer.engines.base import RejectedDocument
 from indexer.engines.postgres.errors import refusal
-from indexer.engines.postgres.rows import RowMaker, Unstorable, add_names_statement, upsert_statement
+from indexer.engines.postgres.rows import RowMaker, Unstorable, replace_names_statement, upsert_statement
 from indexer.engines.text import is_spaced
 from indexer.engines.typos import is_vocabulary
 
@@ -50,8 +50,7 @@ class TableWriter:
         self._known: set[str] = set()
         self._new: set[str] = set()
         self._add_words = f"insert into {table.words} (word) select unnest($1::text[]) on conflict do nothing"
-        self._names = table.names
-        self._add_names = add_names_statement(table)
+        self._replace_names = replace_names_statement(table) if table.names else None
         self._upsert = upsert_statement(table)
         self._delete = f"delete from {table.qualified} where id = any($1::text[])"  # noqa: S608 - a name of ours
 
@@ -59,7 +58,7 @@ class TableWriter:
         """Remove documents; ids that are not there are no error."""
         gone = sorted(set(ids))
         await connection.execute(self._delete, gone)
-        await self._put_names(connection, gone, [])
+        await self._put_names(connection, gone, {})
 
     async def put(self, connection: Connection, documents: Iterable[Document]) -> list[RejectedDocument]:
         """Put documents; returns those that can not be stored."""
@@ -67,12 +66,9 @@ class TableWriter:
         by_id = {document["id"]: document for document in documents}
         async for rows in self._portions(by_id, rejected):
             await self._put_rows(connection, rows, rejected)
-        refused = {document.id for document in rejected}
-        await self._put_names(
-            connection,
-            sorted(by_id.keys() - refused),
-            [document for identifier, document in by_id.items() if identifier not in refused],
-        )
+        names, self._maker.names = self._maker.names, {}
+        written = by_id.keys() - {document.id for document in rejected}
+        await self._put_names(connection, sorted(written), names)
         await self._put_words(connection)
         return rejected
 
@@ -92,16 +88,13 @@ class TableWriter:
             await connection.execute(self._add_words, sorted(new))
 
     async def _put_names(
-        self, connection: Connection, ids: Sequence[str], documents: Sequence[Document]
+        self, connection: Connection, ids: Sequence[str], names: Mapping[str, Iterable[str]]
     ) -> None:
-        if self._names is None or not ids:
+        if self._replace_names is None or not ids:
             return
-        await connection.execute(f"delete from {self._names} where id = any($1::text[])", ids)  # noqa: S608
-        named = sorted(
-            (term, document["id"]) for document in documents for term in self._maker.names(document)
-        )
-        if named:
-            await connection.execute(self._add_names, *zip(*named, strict=True))
+        named = sorted((term, identifier) for identifier in ids for term in names.get(identifier, ()))
+        terms, owners = zip(*named, strict=True) if named else ((), ())
+        await connection.execute(self._replace_names, ids, terms, owners)
 
     async def _portions(
         self, by_id: Mapping[str, Document], rejected: list[RejectedDocument]
