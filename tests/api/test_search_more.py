@@ -42,7 +42,7 @@ async def test_the_deepest_page_of_offsets_leads_on(api: Served) -> None:
 
 
 @EVERY_KIND
-@pytest.mark.parametrize("cursor", ["x", "猫", "\0", "a" * 5_000, "=" * 30, " "])
+@pytest.mark.parametrize("cursor", ["x", "猫", "\0", "a" * 9_000, "=" * 30, " "])
 async def test_what_is_no_cursor(api: Served, kind: SearchKind, cursor: str) -> None:
     """400; the engine is not asked."""
     assert_error(await api.get(kind.path, cursor=cursor), 400, "bad_request")
