@@ -106,3 +106,48 @@ def _covers(target: str, key: tuple[str, ...], held: Held | None) -> bool:
         base = steps_of(target[:-1])
         return key[: len(base)] == base
     return key == steps_of(target)
+
+
+@dataclass
+class NaiveNetwork:
+    """What several servers' feeds make of the mirror: section 3, rule 2, read without any order.
+
+    Of each key the newest document stands (createdAt, then the greater CDID) that no delete covers which is
+    not older. Keys and targets are compared as lists of steps; deletes by document are not heard here.
+    """
+
+    documents: dict[tuple[tuple[str, ...], str], datetime] = field(default_factory=dict)
+    spelled: dict[tuple[str, ...], str] = field(default_factory=dict)
+    deletes: set[tuple[str, datetime, str]] = field(default_factory=set)
+    acks: dict[tuple[str, str], set[tuple[datetime, bool]]] = field(default_factory=dict)
+
+    def hear(self, commit: bytes) -> None:
+        """Hear one commit, from whichever server."""
+        text = json.loads(commit)["document"]
+        document = json.loads(text)
+        cdid = cdid_of(text, document["createdAt"])
+        created_at = datetime.fromisoformat(document["createdAt"])
+        if document["kind"] == "record":
+            key = steps_of(document["key"])
+            self.documents[key, cdid] = created_at
+            self.spelled[key] = document["key"]
+        elif document["kind"] == "delete":
+            self.deletes.add((document["value"], created_at, cdid))
+        else:
+            said = (created_at, document["kind"] == "ack")
+            self.acks.setdefault((document["author"], document["associate"]), set()).add(said)
+
+    def standing(self) -> set[tuple[str, str]]:
+        """(key, CDID) of what stands."""
+        newest: dict[tuple[str, ...], tuple[datetime, str]] = {}
+        for (key, cdid), created_at in self.documents.items():
+            newest[key] = max(newest.get(key, (created_at, cdid)), (created_at, cdid))
+        return {
+            (self.spelled[key], order[1])
+            for key, order in newest.items()
+            if not any(_covers(target, key, None) and order <= (at, by) for target, at, by in self.deletes)
+        }
+
+    def follows(self) -> set[bool]:
+        """Whether each pair stands as followed: the newest say."""
+        return {max(said)[1] for said in self.acks.values()}

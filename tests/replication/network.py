@@ -144,6 +144,7 @@ async def stage(
     max_servers: int = 20_000,
     trust: TrustMode = TrustMode.OFF,
     seed: str = SEED,
+    request_timeout: float = 5,
 ) -> AsyncIterator[Stage]:
     """A network of scripted servers (seed, alpha, beta, gamma by default) and a follower on it."""
     clock, counts = Clock(), Counts()
@@ -151,7 +152,7 @@ async def stage(
         scripted_network(*servers) as network,
         PeerClient(
             user_agent="test",
-            request_timeout=5,
+            request_timeout=request_timeout,
             max_response_bytes=32 * 2**20,
             host_overrides=network.host_overrides,
             clock=clock,

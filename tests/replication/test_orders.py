@@ -1,0 +1,138 @@
+"""Any interleaving, repetition and delay of several servers' feeds ends in one mirror (section 3, rule 2)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexer.simulation.scripted import (
+    ALICE,
+    ALPHA,
+    BETA,
+    GAMMA,
+    ack,
+    delete,
+    key_pair,
+    post,
+    post_key,
+    profile,
+    profile_key,
+)
+from tests.replication.naive import NaiveNetwork
+from tests.replication.stage import Mirror, open_mirror
+
+Page = tuple[str, int, int, int]
+"""(server, from, to, how many of its rows were read before)."""
+SERVERS = (ALPHA, BETA, GAMMA)
+BOB = key_pair("bob").ccid
+START = datetime(2025, 3, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Said:
+    """One commit, and the servers in whose feeds it stands."""
+
+    commit: bytes
+    on: tuple[str, ...]
+
+
+def _commit(kind: str, key: str, text: str, at: int) -> bytes:
+    created_at = (START + timedelta(seconds=at)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    match kind:
+        case "delete":
+            return delete(post_key(ALICE, key), author=ALICE, created_at=created_at)
+        case "range":
+            return delete(profile_key(ALICE) + "/posts/*", author=ALICE, created_at=created_at)
+        case "tree":
+            return delete(post_key(ALICE, key) + "*", author=ALICE, created_at=created_at)
+        case "profile":
+            return profile(ALICE, username=text, created_at=created_at)
+        case "ack" | "unack":
+            return ack(ALICE, BOB, kind=kind, created_at=created_at)
+        case _:
+            return post(ALICE, key, text, created_at=created_at)
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> list[Said]:
+    """What was said, oldest first, as conforming servers log it: createdAt goes up along each log."""
+    kinds = st.sampled_from(["put", "put", "put", "delete", "range", "tree", "profile", "ack", "unack"])
+    said = []
+    at = 0
+    for _ in range(draw(st.integers(1, 10))):
+        at += draw(st.integers(0, 2))
+        commit = _commit(draw(kinds), draw(st.sampled_from("ab")), draw(st.sampled_from("xyz")), at)
+        on = draw(st.lists(st.sampled_from(SERVERS), min_size=1, max_size=3, unique=True))
+        said.append(Said(commit, tuple(on)))
+    return said
+
+
+@st.composite
+def readings(draw: st.DrawFn, said: list[Said]) -> list[Page]:
+    """Pages in any order between the servers.
+
+    Within a feed a page follows the one before it, or begins again anywhere before.
+    """
+    feeds = {server: [one for one in said if server in one.on] for server in SERVERS}
+    position = dict.fromkeys(SERVERS, 0)
+    pages = []
+    while unfinished := [server for server in SERVERS if position[server] < len(feeds[server])]:
+        server = draw(st.sampled_from(unfinished))
+        begin = position[server] - draw(st.integers(0, position[server]))
+        end = draw(st.integers(position[server] + 1, len(feeds[server])))
+        pages.append((server, begin, end, position[server] - begin))
+        position[server] = end
+    return pages
+
+
+async def _read(mirror: Mirror, said: list[Said], pages: list[Page]) -> None:
+    for server, begin, end, behind in pages:
+        feed = [one.commit for one in said if server in one.on]
+        await mirror.write(server, feed[begin:end], behind=behind)
+
+
+async def _seen(mirror: Mirror) -> dict[str, Any]:
+    """What must be the same whatever the order."""
+    return {
+        "records": await mirror.rows("select key, cdid, created_at from mirror.records order by key"),
+        "acks": await mirror.rows("select acker, ackee, valid, created_at from mirror.acks order by 1, 2"),
+        "deletes": await mirror.rows(
+            "select distinct target, scope, cdid from mirror.tombstones order by 1, 3"
+        ),
+    }
+
+
+@pytest.mark.timeout(300)
+def test_any_order_of_feeds_ends_as_the_naive_model(database_url: str) -> None:
+    """Copies and deletes of the same keys on three servers, read interleaved, repeated and late."""
+    with asyncio.Runner() as runner:
+        opened = open_mirror(database_url)
+        mirror = runner.run(opened.__aenter__())
+
+        async def outcome(said: list[Said], pages: list[Page]) -> dict[str, Any]:
+            await mirror.clear()
+            await _read(mirror, said, pages)
+            return await _seen(mirror)
+
+        @settings(max_examples=40, deadline=None)
+        @given(networks().flatmap(lambda said: st.tuples(st.just(said), readings(said), readings(said))))
+        def any_order(drawn: tuple[list[Said], list[Page], list[Page]]) -> None:
+            said, one, other = drawn
+            seen = runner.run(outcome(said, one))
+            assert runner.run(outcome(said, other)) == seen
+            naive = NaiveNetwork()
+            for each in said:
+                naive.hear(each.commit)
+            assert {(row["key"], row["cdid"]) for row in seen["records"]} == naive.standing()
+            assert {row["valid"] for row in seen["acks"]} == naive.follows()
+
+        try:
+            any_order()
+        finally:
+            runner.run(opened.__aexit__(None, None, None))
