@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from rich.table import Table
 from rich.text import Text
@@ -115,6 +115,21 @@ def _error_text(error: str, failure: object) -> str:
     return shown if len(shown) <= _LONGEST_ERROR else f"{shown[: _LONGEST_ERROR - 1]}…"
 
 
+_ACTIVITY_NAMES: Final = {
+    "activityScore": "score now",
+    "rank": "rank (orders by score)",
+    "postCount7d": "entries of 7 days",
+    "postCount30d": "entries of 30 days",
+    "activeAuthors7d": "authors of 7 days",
+    "lastPostAt": "newest entry",
+    "entriesHeldForTheFuture": "of these in the future",
+    "refreshedAt": "counted at",
+    "changesAt": "changes by itself at",
+    "waitsForTick": "waits for the next tick",
+    "inSearchEngine": "is in the search engine",
+}
+
+
 def activity_tables(explained: Mapping[str, Any]) -> list[Table]:
     """Return what a score is made of: the stored numbers, and one row an entry that counts."""
     overview = _table(show_header=False)
@@ -122,9 +137,9 @@ def activity_tables(explained: Mapping[str, Any]) -> list[Table]:
     overview.add_column("number", overflow="fold")
     stored = explained["stored"] or {}
     for name, value in {"subject": explained["subject"], **stored}.items():
-        overview.add_row(name, _time_text(value) if isinstance(value, datetime) else Text(str(value)))
+        overview.add_row(_ACTIVITY_NAMES.get(name, name), _plain(value))
     if not stored:
-        overview.add_row("stored", "no tick has counted it yet")
+        overview.add_row("numbers", "no tick has counted any yet")
     shown, count = len(explained["entries"]), explained["entriesThatCount"]
     caption = "no entry counts" if not count else f"{shown} of {count} entries that count, newest first"
     entries = _table(caption=caption)
@@ -136,6 +151,19 @@ def activity_tables(explained: Mapping[str, Any]) -> list[Table]:
         age = relative(entry["at"], explained["now"])
         entries.add_row(f"{entry['weight']:.6f}", age, Text(entry["author"]), Text(entry["key"]))
     return [overview, entries]
+
+
+def _plain(value: object) -> Text:
+    """A value as people read it."""
+    match value:
+        case datetime():
+            return Text(_time_text(value))
+        case bool():
+            return Text("yes" if value else "no")
+        case float():
+            return Text(f"{value:.6f}")
+        case _:
+            return Text("-" if value is None else str(value))
 
 
 def relative(instant: datetime | None, now: datetime) -> str:
