@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from rich.table import Table
 from rich.text import Text
@@ -134,6 +134,21 @@ def _error_text(error: str, failure: object) -> str:
     return shown if len(shown) <= _LONGEST_ERROR else f"{shown[: _LONGEST_ERROR - 1]}…"
 
 
+_ACTIVITY_NAMES: Final = {
+    "activityScore": "score now",
+    "rank": "rank (orders by score)",
+    "postCount7d": "entries of 7 days",
+    "postCount30d": "entries of 30 days",
+    "activeAuthors7d": "authors of 7 days",
+    "lastPostAt": "newest entry",
+    "entriesHeldForTheFuture": "of these in the future",
+    "refreshedAt": "counted at",
+    "changesAt": "changes by itself at",
+    "waitsForTick": "waits for the next tick",
+    "inSearchEngine": "is in the search engine",
+}
+
+
 def activity_tables(explained: Mapping[str, Any]) -> list[Table]:
     """Return what a score is made of: the stored numbers, and one row an entry that counts."""
     overview = _table(show_header=False)
@@ -141,9 +156,9 @@ def activity_tables(explained: Mapping[str, Any]) -> list[Table]:
     overview.add_column("number", overflow="fold")
     stored = explained["stored"] or {}
     for name, value in {"subject": explained["subject"], **stored}.items():
-        overview.add_row(name, _time_text(value) if isinstance(value, datetime) else Text(str(value)))
+        overview.add_row(_ACTIVITY_NAMES.get(name, name), _plain(value))
     if not stored:
-        overview.add_row("stored", "no tick has counted it yet")
+        overview.add_row("numbers", "no tick has counted any yet")
     shown, count = len(explained["entries"]), explained["entriesThatCount"]
     caption = "no entry counts" if not count else f"{shown} of {count} entries that count, newest first"
     entries = _table(caption=caption)
@@ -172,13 +187,11 @@ def inspection_tables(found: Mapping[str, Any]) -> list[Table]:
 
 
 def _inspected(value: object) -> Text:
-    if isinstance(value, datetime):
-        return Text(_time_text(value))
     if isinstance(value, list):
         return Text("\n".join(str(_inspected(item)) for item in value) or "-")
     if isinstance(value, dict):
         return Text(", ".join(f"{name}: {_inspected(item)}" for name, item in value.items()))
-    return Text("-" if value is None else str(value))
+    return _plain(value)
 
 
 def findings_table(findings: Sequence[Mapping[str, Any]]) -> Table:
@@ -196,6 +209,19 @@ def findings_table(findings: Sequence[Mapping[str, Any]]) -> Table:
         mark = Text("ok", style="green") if finding["ok"] else Text("NO", style="bold red")
         table.add_row(mark, finding["name"], detail)
     return table
+
+
+def _plain(value: object) -> Text:
+    """A value as people read it."""
+    match value:
+        case datetime():
+            return Text(_time_text(value))
+        case bool():
+            return Text("yes" if value else "no")
+        case float():
+            return Text(f"{value:.6f}")
+        case _:
+            return Text("-" if value is None else str(value))
 
 
 def relative(instant: datetime | None, now: datetime) -> str:

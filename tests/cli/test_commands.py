@@ -322,7 +322,12 @@ ACTIVITY = {
     "kind": "community",
     "now": datetime(2025, 3, 1, 12, tzinfo=UTC),
     "halfLifeSeconds": 604_800.0,
-    "stored": {"activityScore": 0.97, "lastPostAt": datetime(2025, 3, 1, 5, tzinfo=UTC)},
+    "stored": {
+        "activityScore": 0.97,
+        "lastPostAt": datetime(2025, 3, 1, 5, tzinfo=UTC),
+        "changesAt": None,
+        "waitsForTick": True,
+    },
     "entriesThatCount": 1,
     "entries": [
         {
@@ -352,6 +357,8 @@ def test_activity_show_explains_a_score(command: Command, app: ModuleType) -> No
     human = command("activity", "show", "cckv://alpha.example/c/1")
     assert (human.code, human.err) == (0, "")
     assert "0.971500" in human.out
+    told = [" ".join(line.split()) for line in human.out.splitlines()]
+    assert {"score now 0.970000", "changes by itself at -", "waits for the next tick yes"} <= set(told)
     assert "con[bold]" in human.out
     assert "7h ago" in human.out
 
