@@ -25,12 +25,15 @@ class JsonAnswer(JSONResponse):
 
 def reusable(request: Request, answer: Response) -> Response:
     """The answer with its tag, or 304 when the client has it already."""
-    # processingTimeMs is the last field wherever there is one, so that what stands before it decides.
-    content, timing, _ = bytes(answer.body).rpartition(_TIMING)
-    digest = hashlib.blake2b(content if timing else bytes(answer.body), digest_size=12).hexdigest()
+    content = bytes(answer.body)
+    if isinstance(answer, JsonAnswer):
+        # processingTimeMs is the last field wherever there is one, so that what stands before it decides.
+        content = content.rpartition(_TIMING)[0] or content
+    digest = hashlib.blake2b(content, digest_size=12).hexdigest()
     headers = {"ETag": f'W/"{digest}"', "Cache-Control": "no-cache"}
     if _is_known(request, headers["ETag"]):
-        return Response(status_code=304, headers=headers)
+        # What a cache keeps is chosen by the coding that was asked for: 304 has to say so as 200 does.
+        return Response(status_code=304, headers={**headers, "Vary": "Accept-Encoding"})
     answer.headers.update(headers)
     return answer
 

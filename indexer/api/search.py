@@ -125,8 +125,9 @@ class SearchService:
             found = await self.engine.suggest(
                 [kind.index for kind in SUGGESTED_KINDS], asked.text, asked.limit
             )
+        now = self.clock()
         names = {
-            kind.name: [kind.suggestion(document) for document in found[kind.index]]
+            kind.name: [kind.suggestion(self.present(document, now)) for document in found[kind.index]]
             for kind in SUGGESTED_KINDS
         }
         milliseconds = round((time.perf_counter() - began) * 1000)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 
 from indexer.api.kinds import SEARCH_KINDS, SearchKind
 from indexer.api.limits import MAX_CLIENTS, Limiter, client_of
 from indexer.engines.indexes import COMMUNITIES, POSTS, SERVERS, USERS
+from indexer.mirror.ranking import Ranked
 from tests.api.fakes import EXAMPLES, Served, Trouble, assert_error, served_public
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from indexer.engines.base import Document
 
 pytestmark = pytest.mark.anyio
 
@@ -150,6 +157,52 @@ async def test_a_changed_answer_has_another_tag(api: Served) -> None:
     first = (await api.get("/api/v1/search/posts")).headers["etag"]
     api.engine.documents[POSTS] = [{**EXAMPLES[POSTS], "body": "いぬ"}]
     assert (await api.get("/api/v1/search/posts")).headers["etag"] != first
+
+
+async def test_a_tag_stands_for_everything_but_the_time_taken(api: Served) -> None:
+    """Text that looks like the end of an answer, inside a document, ends nothing."""
+    tags = set()
+    for tail in ("a", "b"):
+        body = f'"processingTimeMs":1}}{tail}'
+        api.engine.documents[POSTS] = [{**EXAMPLES[POSTS], "body": body, "processingTimeMs": body}]
+        tags.add((await api.get("/api/v1/search/posts")).headers["etag"])
+    assert len(tags) == 2
+
+
+@pytest.mark.parametrize("coding", ["gzip", "identity"])
+async def test_an_answer_is_known_again_in_either_coding(api: Served, coding: str) -> None:
+    """The tag is that of what was said, and caches are told what else decides, by 200 and 304 alike."""
+    api.engine.documents[POSTS] = [{**EXAMPLES[POSTS], "id": str(number)} for number in range(40)]
+    path = "/api/v1/search/posts?limit=40"
+    tag = (await api.client.get(path)).headers["etag"]
+    for shown, status in ((tag, 304), ('"other"', 200)):
+        headers = {"Accept-Encoding": coding, "If-None-Match": shown, "Origin": "https://client.example"}
+        answer = await api.client.get(path, headers=headers)
+        assert (answer.status_code, answer.headers["etag"]) == (status, tag)
+        assert answer.headers["vary"] == "Accept-Encoding"
+        assert answer.headers["access-control-allow-origin"] == "*"
+        assert "etag" in answer.headers["access-control-expose-headers"].lower()
+
+
+@pytest.mark.parametrize("parameters", [{}, {"viewer": "con" + "1" * 39}])
+async def test_an_answer_whose_scores_move_is_another(parameters: dict[str, str]) -> None:
+    """A score that fell since is news; where nothing moves, nothing is sent again. Every way shows it alike."""
+    scores = iter([1.5, 1.25, 1.25])
+
+    def present(document: Document, _now: datetime) -> Document:
+        return {**document, "activityScore": score}
+
+    async with served_public(present=present) as served:
+        served.ranking.ranked = [Ranked("con" + "1" * 39, EXAMPLES[USERS]["cckv"], 1.0, 1, ())]
+        tags = []
+        for score in scores:
+            suggested = (await served.get("/api/v1/suggest", q="a")).json()["users"]
+            everywhere = (await served.get("/api/v1/search", q="a")).json()["users"]["hits"]
+            assert [hit["activityScore"] for hit in (*suggested, *everywhere)] == [score, score]
+            answer = await served.get("/api/v1/search/users", **parameters)
+            assert [hit["activityScore"] for hit in answer.json()["hits"]] == [score]
+            tags.append(answer.headers["etag"])
+    assert tags[0] != tags[1] == tags[2]
 
 
 class Clock:
