@@ -36,7 +36,7 @@ MISBEHAVIOUR: dict[str, Fault] = {
     "cut": faults.cut_short(),
     "gzip": faults.broken_gzip_trailer(),
     "truncated": faults.truncated_gzip(),
-    "nested": faults.nested(20_000),
+    "too large": faults.gzip_bomb(33 * 2**20),
     "no page": faults.body(b"{}"),
     "list": faults.body(b"[]"),
     "backwards": faults.next_cursor("1999-01-01T00:00:00Z"),
