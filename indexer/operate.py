@@ -20,7 +20,12 @@ from indexer.app import (
 )
 from indexer.concrnt.documents import Commit, parse_commit
 from indexer.concrnt.identifiers import MalformedName, canonical_fqdn
+from indexer.concrnt.uri import MalformedURI, parse_ccuri
+from indexer.engines.ids import document_id
+from indexer.engines.indexes import INDEXES
+from indexer.engines.postgres import PostgresEngine
 from indexer.errors import ExpectedError
+from indexer.mirror.knowledge import Knowledge
 from indexer.mirror.moves import MoveRefusal, Moves
 from indexer.mirror.operations import KeptDeadLetter, Operations
 from indexer.replication.crawl import CrawlError
@@ -92,6 +97,24 @@ async def crawl_document(settings: Settings, uri: str) -> dict[str, Any]:
     return crawl_answer(
         IndexedDocument(done.kind, done.schema, done.key, done.cckv, done.ccfs, done.source_server)
     )
+
+
+async def inspect_key(settings: Settings, text: str) -> dict[str, Any]:
+    """All that is known of a key, as `inspect --json` prints it. Raises `ExpectedError`."""
+    try:
+        uri = parse_ccuri(text)
+    except MalformedURI as error:
+        raise ExpectedError(f"{text!r} is no key: cckv://OWNER/PATH", code="malformed_key") from error
+    if not uri.is_key:
+        raise ExpectedError(f"{text!r} is no key: cckv://OWNER/PATH", code="malformed_key")
+    async with open_for_reading(settings) as database:
+        stored = await Knowledge(database).inspect(uri.key)
+        engine = PostgresEngine(database.pool, settings.search.max_total_hits)
+        await engine.prepare(INDEXES)
+        found: list[Any] = []
+        for index in INDEXES:
+            found += (await engine.fetch_documents(index.uid, [document_id(uri.key)])).values()
+    return {"key": uri.key, **stored, "document": found[0] if found else None}
 
 
 async def list_dead_letters(settings: Settings, domain: str | None, limit: int) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""`crawl URI`: one document, fetched and indexed by hand."""
+"""`crawl URI` and `inspect KEY`: one document, fetched and indexed by hand, or shown as it is stored."""
 
 from typing import Annotated
 
@@ -31,3 +31,32 @@ def crawl(
         return
     result = answer["result"]
     typer.echo(f"{result['cckv']}: {result['kind']}, fetched from {result['sourceServer']}")
+
+
+def inspect(
+    key: Annotated[
+        str, typer.Argument(metavar="KEY", help="A record's key: cckv://OWNER/PATH.", show_default=False)
+    ],
+    file: ConfigFile = None,
+    *,
+    as_json: AsJSON = False,
+) -> None:
+    """Show all that is known of a key: its record, the newest delete that covers it, its document.
+
+    With --json: key, record, tombstone, entries, queue, document; null where there is none.
+    """
+    settings = load_settings(file)
+    from indexer.cli.running import run  # noqa: PLC0415
+    from indexer.operate import inspect_key  # noqa: PLC0415
+
+    known = run(inspect_key(settings, key))
+    if as_json:
+        print_json(known)
+        return
+    for name, value in known.items():
+        if not isinstance(value, dict):
+            typer.echo(f"{name}: {'none' if value is None else value}")
+            continue
+        typer.echo(f"{name}:")
+        for part, content in value.items():
+            typer.echo(f"  {part}: {content}")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
+from indexer.concrnt.uri import covering_targets
 from indexer.mirror.changes import EntityStanding
 from indexer.statements import load
 
 if TYPE_CHECKING:
+    import asyncpg
+
     from indexer.mirror.database import Database
 
+_WORD = re.compile(r"_(\w)")
 _SQL = load("indexer.mirror", "queries/knowledge.sql")
 
 
@@ -33,3 +38,25 @@ class Knowledge:
         """Whether this document is the one that stands under a canonical key."""
         row = await self._database.fetchrow(_SQL["document_stands"], key, cdid)
         return bool(row and row["stands"])
+
+    async def inspect(self, key: str) -> dict[str, dict[str, Any] | None]:
+        """What is stored of a canonical key: `record, tombstone, entries, queue`; None where there is none."""
+        record = await self._database.fetchrow(_SQL["record"], key)
+        tombstone = await self._database.fetchrow(_SQL["newest_tombstone"], list(covering_targets(key)), key)
+        entries = await self._database.fetchrow(_SQL["entries"], key)
+        queued = await self._database.fetchrow(_SQL["queued"], key)
+        return {
+            "record": _fields(record),
+            "tombstone": _fields(tombstone),
+            "entries": _fields(entries) if entries and entries["count"] else None,
+            "queue": _fields(queued),
+        }
+
+
+def _fields(row: asyncpg.Record | None) -> dict[str, Any] | None:
+    """A row as programs read it: names in camel case."""
+    return (
+        None
+        if row is None
+        else {_WORD.sub(lambda found: found[1].upper(), name): value for name, value in row.items()}
+    )

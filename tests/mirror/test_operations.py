@@ -12,13 +12,24 @@ from indexer.mirror.operations import Operations
 from indexer.mirror.servers import LeaseLostError
 from indexer.operate import (
     change_server,
+    inspect_key,
     list_dead_letters,
     purge_dead_letters,
     retry_dead_letters,
     show_dead_letter,
 )
 from indexer.replication.trust import TrustMode
-from indexer.simulation.scripted import ALICE, ALPHA, BETA, community, community_key, post, post_key
+from indexer.simulation.scripted import (
+    ALICE,
+    ALPHA,
+    BETA,
+    community,
+    community_key,
+    delete,
+    post,
+    post_key,
+    reference,
+)
 from tests.replication.stage import NOW, open_mirror
 
 pytestmark = pytest.mark.anyio
@@ -96,3 +107,27 @@ async def test_what_trust_refused_is_refused_again(database_url: str) -> None:
         assert await mirror.rows("select rejected from mirror.servers") == [{"rejected": 1}]
         assert await retry_dead_letters(everybody, None, None) == {"retried": 1, "applied": 1}
         assert await mirror.value(community_key(ALPHA, "cats")) == {"name": "偽物 😀"}
+
+
+async def test_a_key_is_shown_with_all_that_is_known_of_it(database_url: str) -> None:
+    """Its record, the newest delete that covers it, its entries and its mark; null where there is none."""
+    settings = load_settings(None, {"INDEXER_BACKENDS__POSTGRES_DSN": database_url})
+    async with open_mirror(database_url) as mirror:
+        key = community_key(ALPHA, "cats")
+        told = community(ALPHA, "cats", author=ALICE, name="ねこ")
+        await mirror.write(ALPHA, [told, reference(key, post_key(ALICE, "1"), author=ALICE, name="r")])
+        await mirror.write(ALPHA, [delete(f"{key}/*", author=ALPHA, created_at="2025-04-01T00:00:00Z")])
+        shown = await inspect_key(settings, key.replace("cats", "%63ats"))
+        assert list(shown) == ["key", "record", "tombstone", "entries", "queue", "document"]
+        assert (shown["key"], shown["record"]["source"]) == (key, ALPHA)
+        assert shown["queue"]["generation"] > 0
+        assert (shown["tombstone"], shown["entries"], shown["document"]) == (None, None, None)
+        gone = await inspect_key(settings, f"{key}/r")
+        assert (gone["record"], gone["tombstone"]["scope"], gone["tombstone"]["target"]) == (
+            None,
+            "below",
+            key,
+        )
+        for nonsense in ("cckv://alpha.example", "ccfs://alpha.example/x", "nonsense", "https://a.example/"):
+            with pytest.raises(ExpectedError):
+                await inspect_key(settings, nonsense)
