@@ -1,6 +1,8 @@
-"""`stats` and `servers`: what a running or stopped indexer knows, for people and for programs."""
+"""`stats`, `servers` and `doctor`: what a running or stopped indexer knows, for people and for programs."""
 
 from pathlib import Path
+
+import typer
 
 from indexer.cli.options import AsJSON, ConfigFile, load_settings
 from indexer.cli.output import console, print_json
@@ -39,3 +41,23 @@ def list_servers(file: Path | None, *, as_json: bool) -> None:
     from indexer.cli.tables import servers_table  # noqa: PLC0415
 
     console().print(servers_table(rows, now=datetime.now(UTC)))
+
+
+def doctor(file: ConfigFile = None, *, as_json: AsJSON = False) -> None:
+    """Check what the indexer leans on, and say what to do; exit code 1 when something is not in order.
+
+    With --json: ok, and checks with name, ok, detail, advice.
+    """
+    settings = load_settings(file)
+    from indexer.cli.running import run  # noqa: PLC0415
+    from indexer.doctor import diagnose  # noqa: PLC0415
+
+    found = run(diagnose(settings))
+    if as_json:
+        print_json(found)
+    else:
+        for check in found["checks"]:
+            advice = f"; {check['advice']}" if check["advice"] else ""
+            typer.echo(f"{'fine' if check['ok'] else 'WRONG'}  {check['name']}: {check['detail']}{advice}")
+    if not found["ok"]:
+        raise typer.Exit(1)

@@ -40,7 +40,7 @@ class Knowledge:
         return bool(row and row["stands"])
 
     async def inspect(self, key: str) -> dict[str, dict[str, Any] | None]:
-        """What is stored of a canonical key: `record, tombstone, entries, queue`; None where there is none."""
+        """What is stored of a canonical key: `record, tombstone, entries, queue`; None where nothing is."""
         record = await self._database.fetchrow(_SQL["record"], key)
         tombstone = await self._database.fetchrow(_SQL["newest_tombstone"], list(covering_targets(key)), key)
         entries = await self._database.fetchrow(_SQL["entries"], key)

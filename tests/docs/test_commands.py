@@ -45,6 +45,7 @@ def test_the_commands_are_those_of_the_specification() -> None:
         "dead-letters retry",
         "dead-letters purge",
         "crawl",
+        "doctor",
         "inspect",
         "migrate",
         "activity show",
