@@ -1,6 +1,7 @@
 """The real command in a process of its own: streams, exit codes, and how quickly it starts."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -65,7 +66,7 @@ def test_doctor_exits_1_when_something_is_not_in_order(tmp_path: Path) -> None:
         "INDEXER_CRAWL__SEED": "seed.example",
         "INDEXER_CRAWL__HOST_OVERRIDES": '{"seed.example": "http://127.0.0.1:9"}',
     }
-    ended = _run("doctor", "--json", cwd=tmp_path, env=environ)
+    ended = _run("doctor", "--json", cwd=tmp_path, env={**os.environ, **environ})
     assert (ended.returncode, ended.stderr) == (1, "")
     printed = json.loads(ended.stdout)
     assert printed["ok"] is False
