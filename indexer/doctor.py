@@ -55,10 +55,13 @@ async def examine(settings: Settings) -> list[Finding]:
         try:
             dsn = await stack.enter_async_context(open_store(settings))
             database = await stack.enter_async_context(open_database(dsn, size=2, application="doctor"))
-            findings += await _of_database(settings, database)
-        except (ExpectedError, StoreUnavailable) as error:
+            async with asyncio.timeout(3 * SECONDS):
+                findings += await _of_database(settings, database)
+        except (ExpectedError, StoreUnavailable, TimeoutError) as error:
             advice = "start PostgreSQL, or correct backends.postgresDsn; nothing else can be told without it"
-            findings.append(Finding("database", ok=False, detail=str(error), advice=advice))
+            findings.append(
+                Finding("database", ok=False, detail=str(error) or "no answer in time", advice=advice)
+            )
     findings.append(await _seed(settings))
     return findings
 

@@ -1,5 +1,7 @@
 """The real command in a process of its own: streams, exit codes, and how quickly it starts."""
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -55,3 +57,17 @@ def test_help_imports_nothing_heavy() -> None:
     assert "Usage" in ended.stdout
     heavy = {"pydantic", "yaml", "asyncpg", "fastapi", "httpx", "uvicorn", "asyncio", "prometheus_client"}
     assert heavy.isdisjoint(ended.stdout.split())
+
+
+def test_doctor_exits_1_when_something_is_not_in_order(tmp_path: Path) -> None:
+    """And prints every check all the same."""
+    environ = {
+        "INDEXER_BACKENDS__POSTGRES_DSN": "postgresql://nobody@127.0.0.1:9/none",
+        "INDEXER_CRAWL__SEED": "seed.example",
+        "INDEXER_CRAWL__HOST_OVERRIDES": '{"seed.example": "http://127.0.0.1:9"}',
+    }
+    ended = _run("doctor", "--json", cwd=tmp_path, env={**os.environ, **environ})
+    assert (ended.returncode, ended.stderr) == (1, "")
+    printed = json.loads(ended.stdout)
+    assert printed["ok"] is False
+    assert {check["name"] for check in printed["checks"] if not check["ok"]} == {"database", "seed"}

@@ -134,7 +134,13 @@ def _lasting(document: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def indexer_process(
-    folder: Path, seed: str, overrides: Mapping[str, str], dsn: str, **environ: str
+    folder: Path,
+    seed: str,
+    overrides: Mapping[str, str],
+    dsn: str,
+    *,
+    role: str = "all",
+    **environ: str,
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """`concrnt-indexer up` with its settings in the environment; killed at the end if it still runs.
 
@@ -152,7 +158,7 @@ async def indexer_process(
     }
     with (folder / "indexer.log").open("ab") as log:
         process = await asyncio.create_subprocess_exec(
-            COMMAND, "up", cwd=folder, env=settings | environ, stdout=log, stderr=log
+            COMMAND, "up", "--role", role, cwd=folder, env=settings | environ, stdout=log, stderr=log
         )
         try:
             yield process

@@ -94,6 +94,40 @@ async def test_processes_share_the_servers_of_one_database(
             assert shared[table] == alone[table], table
 
 
+async def test_four_processes_with_a_role_each_do_all_the_work(tmp_path: Path, database_url: str) -> None:
+    """Following, projecting, counting and answering, apart from each other."""
+    roles = ("follow", "project", "activity", "api")
+    async with scripted_network(SEED, ALPHA) as network, AsyncExitStack() as stack:
+        network[ALPHA].receive("2025-03-01T00:00:00Z", post(ALICE, "1", "x"))
+        started = []
+        for role in roles:
+            own = tmp_path / role
+            own.mkdir()
+            process = indexer_process(
+                own,
+                SEED,
+                network.host_overrides,
+                database_url,
+                role=role,
+                INDEXER_CRAWL__ACTIVITY_INTERVAL="200ms",
+            )
+            started.append(await stack.enter_async_context(process))
+        store = Store(database_url)
+        await eventually(lambda: store.is_drained({SEED, ALPHA}))
+
+        async def counted() -> int:
+            async with store.snapshot() as connection:
+                count: int = await connection.fetchval("select count(*) from mirror.activity where delivered")
+                return count
+
+        await eventually(counted)
+        async with store.snapshot() as connection:
+            rows = await connection.fetch("select name, holder from mirror.leases")
+        assert {row["name"] for row in rows} == {"discovery", "projection", "activity"}
+        assert len({row["holder"] for row in rows}) == 3
+        assert [await end_in_order(process) for process in started] == [0] * len(roles)
+
+
 async def test_what_a_killed_process_held_is_taken_over(tmp_path: Path, database_url: str) -> None:
     """Its servers and its roles, within thirty seconds; also by one that has the same name and folder."""
     async with scripted_network(SEED, ALPHA) as network:
