@@ -23,6 +23,7 @@ from indexer.observability.metrics import Metrics
 from indexer.projection.kinds import Kinds
 from indexer.projection.projector import Projector
 from indexer.replication.page import digest_of, read_rows
+from indexer.replication.trust import TrustMode
 from indexer.replication.writer import PageWriter
 from indexer.simulation import schemas as wire
 from indexer.simulation.faults import Endpoint
@@ -32,11 +33,13 @@ from indexer.simulation.run import serve
 from indexer.simulation.scripted import (
     ALICE,
     ALPHA,
+    BETA,
     BOB,
     ack,
     community,
     delete,
     entity,
+    key_pair,
     post,
     post_key,
     profile,
@@ -341,6 +344,54 @@ async def test_a_connection_lost_between_any_two_statements_leaves_nothing_of_th
         # Reading the page again, as after a crash whose commit had gone through, changes nothing.
         await writer.write(rows.rows, replace(advance, seen=None), behind=len(rows.rows), now=NOW)
         assert {**await _everything(mirror), "queue": after["queue"]} == after
+
+
+async def test_a_connection_lost_while_a_home_becomes_known_leaves_nothing_of_it(database_url: str) -> None:
+    """What is confirmed, withdrawn, counted, buried and due to be read moves with the page or not at all."""
+    person = key_pair("alice")
+    forged = [
+        post(person.ccid, "1", "偽物"),
+        delete(post_key(person, "2"), author=person.ccid),
+        ack(person.ccid, BOB),
+    ]
+    async with open_mirror(database_url, TrustMode.AUTHORITY) as mirror:
+        await mirror.write(BETA, forged)
+        await mirror.write(ALPHA, [post(person.ccid, "1", "本物"), post(person.ccid, "2", "本物")])
+        before = await _open_questions(mirror)
+        rows = read_rows([entity(person, ALPHA)], now=NOW, indexed=SCHEMAS.malformed_kinds)
+        advance = CursorAdvance(ALPHA, "2025-03-01T00:01:00Z", 1_740_787_260 * 10**9, rows.digests)
+        failing = _FailingDatabase(mirror.database.pool)
+        writer = PageWriter(failing, schemas=SCHEMAS, trust=mirror.judge)
+        for number in range(100):
+            failing.statement = number
+            try:
+                await writer.write(rows.rows, advance, behind=0, now=NOW)
+            except StoreUnavailable:
+                assert await _open_questions(mirror) == before
+            else:
+                break
+        assert number > 12
+        after = await _open_questions(mirror)
+        assert after["unresolved"] == after["said"] == after["provisional"] == []
+        assert {letter["reason"] for letter in after["dead_letters"]} == {"withdrawn"}
+        assert after["later"] == [{"domain": BETA, "number": 3}]
+        assert [(row["domain"], row["due"]) for row in after["set_aside"]] == [(ALPHA, True), (BETA, False)]
+
+
+async def _open_questions(mirror: Mirror) -> dict[str, Any]:
+    return {
+        **await _everything(mirror),
+        "unresolved": await mirror.rows("select owner, domain from mirror.unresolved order by 1, 2"),
+        "set_aside": await mirror.rows(
+            "select owner, domain, due_at is not null as due from mirror.set_aside order by 1, 2"
+        ),
+        "said": await mirror.rows("select acker, source from mirror.provisional_acks order by 1, 2"),
+        "later": await mirror.rows("select domain, number from mirror.rejected_later order by 1"),
+        "provisional": await mirror.rows(
+            "select key from mirror.records where provisional union all"
+            " select target from mirror.tombstones where provisional"
+        ),
+    }
 
 
 # --- between the engine and the queue --------------------------------------------------------------

@@ -577,16 +577,19 @@ def test_no_order_of_arrival_lets_a_foreign_server_in(
 
 
 async def test_checking_many_proofs_never_holds_up_the_event_loop(database_url: str) -> None:
-    """A thousand signatures in one page, and no task waits for more than 50 ms because of them."""
-    commits = [post(ALICE, str(number), "やあ") for number in range(1000)]
+    """Two thousand signatures in one page, and no task waits for more than 50 ms of work because of them.
+
+    Told by the processor time of the loop's thread: other programs on the machine do not lengthen it.
+    """
+    commits = [post(ALICE, str(number), "やあ") for number in range(2000)]
     longest = 0.0
 
     async def watch() -> None:
         nonlocal longest
         while True:
-            before = time.perf_counter()
+            before = time.thread_time()
             await asyncio.sleep(0.001)
-            longest = max(longest, time.perf_counter() - before)
+            longest = max(longest, time.thread_time() - before)
 
     async with open_mirror(database_url, TrustMode.STRICT) as mirror:
         judge = mirror.judge
@@ -597,5 +600,5 @@ async def test_checking_many_proofs_never_holds_up_the_event_loop(database_url: 
         async with mirror.database.connection() as connection:
             judgement = await judge.judge(connection, rows, ALPHA, now=NOW)
         watching.cancel()
-        assert len(judgement.verdicts) == 1000
+        assert len(judgement.verdicts) == 2000
         assert longest < 0.05
