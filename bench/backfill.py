@@ -240,6 +240,7 @@ def _report(mode: str, figures: list[Figures], bare: list[float]) -> None:
     counts = f"{figures[0].commits:,} commits, {figures[0].documents:,} documents, {len(figures)} runs"
     print(f"{counts}, trust: {mode}")
     print(f"  from start to all searchable   {statistics.median(f.seconds for f in figures):8.1f} s")
+    print(f"  each run                       {' '.join(f'{each.seconds:.1f}' for each in figures)} s")
     print(f"  commits a second, from start   {median:8,.0f}")
     print(f"  commits a second, from page 1  {steady:8,.0f}")
     print(f"  processor time of the indexer  {statistics.median(f.cpu_seconds for f in figures):8.2f} s")

@@ -263,6 +263,7 @@ class Activity:
                 return False
             found = await connection.fetch(_COMMON["take_recounted"], row["recounted_to"], at_once)
             subjects = [each["subject"] for each in found]
+            await connection.execute(_COMMON["drop_marks"], subjects)
             for kind in SubjectKind:
                 of_kind = [subject for subject in subjects if kind_of(subject) is kind]
                 await self._count_again(connection, kind, of_kind, now)

@@ -298,6 +298,26 @@ async def test_other_settings_count_everything_again_without_an_empty_answer(dat
         assert await keeper_of(mirror, counting(3_600.0, 60)).tick(START) == 0
 
 
+async def test_what_comes_during_a_recount_is_counted_once(database_url: str) -> None:
+    """Whether it came before its subject was counted again or after."""
+    async with open_mirror(database_url) as mirror:
+        people = (ALICE, BOB)
+        for who in people:
+            await put(mirror, f"cckv://{who}/posts/1", who, START)
+        await keeper_of(mirror, counting()).tick(START)
+        activity = Activity(mirror.database, counting(3_600.0))
+        assert await activity.begin_tick(START)
+        for number in range(2, 5):
+            for who in people:
+                await put(mirror, f"cckv://{who}/posts/{number}", who, START)
+            await activity.recount(START, at_once=1)
+        await keeper_of(mirror, counting(3_600.0)).tick(START)
+        for who in people:
+            numbers = await _numbers(mirror, who)
+            assert (numbers["posts_30d"], numbers["weight"]) == (4, 4.0)
+        assert await activity.recount_state() is None
+
+
 async def test_records_from_before_the_migration_are_counted(database_url: str) -> None:
     """A database that is brought up to date needs no new crawl."""
     async with open_mirror(database_url) as mirror:

@@ -286,6 +286,10 @@ with given as materialized (
 select count(*)::integer as written from put where $2::text[] is not null and $4::text[] is not null and $10::integer > 0
   and $5::integer is not null and $6::integer is not null
 
+-- name: drop_marks
+-- Entries that are counted anyway are not to be counted again by the marks that tell of them.
+delete from mirror.activity_marks where subject = any($1::text[])
+
 -- name: take_recounted
 -- The next $2 subjects of a recount of everything, after $1.
 select subject from mirror.activity where subject > $1 order by subject limit $2
