@@ -42,7 +42,7 @@ from indexer.engines.meilisearch.documents import (
     encode_line,
     shown_document,
 )
-from indexer.engines.meilisearch.positions import read_cursor, write_cursor
+from indexer.engines.meilisearch.positions import KEY_ASCENDING, read_cursor, write_cursor
 from indexer.engines.meilisearch.searching import IndexSearch, Page
 from indexer.engines.meilisearch.settings import changes, is_foreign, settings_of
 from indexer.engines.meilisearch.taken_over import foreign_body, foreign_hits
@@ -454,7 +454,10 @@ class MeilisearchEngine:
             "limit": limit,
             "attributesToRetrieve": SHOWN,
             "filter": [begins],
-            "sort": [f"order_{field}:{how}" for field, how in orders if field in definition.sortable],
+            "sort": [
+                *(f"order_{field}:{how}" for field, how in orders if field in definition.sortable),
+                *KEY_ASCENDING,
+            ],
         }
         hits = (await self._ask(definition.uid, body))["hits"]
         return [shown for hit in hits if (shown := shown_document(hit)) is not None]

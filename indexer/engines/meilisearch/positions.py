@@ -17,6 +17,7 @@ from zlib import crc32
 import msgspec
 
 from indexer.engines.base import FieldType, InvalidCursor
+from indexer.engines.meilisearch.settings import KEY_ORDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +28,9 @@ _VERSION: Final = 1
 """Raised when positions come to mean something else."""
 
 _RULES: Final = ("typo", "exactness", "attributeRank", "proximity")
+KEY_ASCENDING: Final = tuple(f"{field}:asc" for field in KEY_ORDER)
+"""The end of every order, as it is asked for."""
+
 _ORDERED_TEXT: Final = re.compile("[0-9a-v]{0,460}")
 
 SortValue = int | float | str | None
@@ -49,11 +53,17 @@ def position_of(
 ) -> Position:
     """Read the position of a hit that was asked for with its score details."""
     details = hit["_rankingScoreDetails"]
-    ranks = tuple(round(details[rule]["score"], 9) for rule in _RULES if rule in details) if ranked else ()
+    ranks = ranks_of(hit) if ranked else ()
     value = details[sort_expression(request.sort)]["value"] if request.sort is not None else None
     return Position(
         level, passed, ranks, value, details["order_key:asc"]["value"], details["order_rest:asc"]["value"]
     )
+
+
+def ranks_of(hit: Mapping[str, Any]) -> tuple[float, ...]:
+    """Read the scores of the ranking rules, the most important first; more is better."""
+    details = hit["_rankingScoreDetails"]
+    return tuple(round(details[rule]["score"], 9) for rule in _RULES if rule in details)
 
 
 def sort_expression(sort: SortOrder) -> str:

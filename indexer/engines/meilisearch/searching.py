@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from indexer.engines.meilisearch.documents import SHOWN, filter_of
 from indexer.engines.meilisearch.letters import write_levels
-from indexer.engines.meilisearch.positions import behind, position_of, sort_expression, sort_positions
+from indexer.engines.meilisearch.positions import (
+    KEY_ASCENDING,
+    behind,
+    position_of,
+    ranks_of,
+    sort_expression,
+    sort_positions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
@@ -130,9 +137,10 @@ class IndexSearch:
             passed = found.position.passed
             yield found
         if after.ranks:
-            start = await self._first_below(after, passed)
-            async for found in self._level(after.level, self._filters(), start):
-                yield found
+            worse = await self._first_below(after, passed)
+            if worse is not None:
+                async for found in self._level(after.level, self._filters(), worse):
+                    yield found
         async for found in self._lower(after.level + 1):
             yield found
 
@@ -155,7 +163,7 @@ class IndexSearch:
             start += len(found)
             if len(found) < chunk:
                 return
-            chunk = IDS_AT_ONCE
+            chunk = min(2 * chunk, IDS_AT_ONCE)
 
     async def _first_at_most(self, after: Position, filters: Filters) -> int:
         """Return where hits begin that are not better than a position, of those that are later in order."""
@@ -166,15 +174,18 @@ class IndexSearch:
             low, step = low + step, step * 2
         return await self._halve(after.level, filters, low, low + step - 1, lambda at: at <= after.ranks)
 
-    async def _first_below(self, after: Position, hint: int) -> int:
-        """Return where hits begin that are worse than a position; near the hint, unless much has changed."""
+    async def _first_below(self, after: Position, hint: int) -> int | None:
+        """Return where hits begin that are worse than a position, if any are.
+
+        It is near the hint, unless much has changed.
+        """
         filters = self._filters()
         _, total = await self._part(after.level, 0, 0)
         if not total:
-            return 0
+            return None
         last = await self._ranks(after.level, total - 1, filters)
         if last is None or last >= after.ranks:
-            return total
+            return None
 
         async def is_below(offset: int) -> bool:
             ranks = await self._ranks(after.level, offset, filters)
@@ -218,8 +229,18 @@ class IndexSearch:
         return [*filter_of(self._request.filters, among)]
 
     async def _ranks(self, level: int, offset: int, filters: Filters) -> tuple[float, ...] | None:
-        found, _ = await self._part(level, offset, 1, filters, fields=["id"])
-        return found[0].position.ranks if found else None
+        """Return the scores at an offset. Without an order, which is what makes deep offsets slow."""
+        body = {
+            "q": self._levels[level],
+            "offset": offset,
+            "limit": 1,
+            "attributesToRetrieve": ["id"],
+            "matchingStrategy": "all",
+            "filter": filters,
+            "showRankingScoreDetails": True,
+        }
+        hits = (await self._ask_for(body))["hits"]
+        return ranks_of(hits[0]) if hits else None
 
     async def _matching(self, level: int, ids: Sequence[str]) -> frozenset[str]:
         """Tell which of these documents a level finds."""
@@ -268,8 +289,8 @@ class IndexSearch:
         }
         if details:
             body["showRankingScoreDetails"] = True
-        if self._request.sort is not None:
-            body["sort"] = [sort_expression(self._request.sort)]
+            sort = self._request.sort
+            body["sort"] = [*([sort_expression(sort)] if sort is not None else []), *KEY_ASCENDING]
         return await self._ask_for(body)
 
 

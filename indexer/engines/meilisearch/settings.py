@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 Settings = dict[str, Any]
 
 _UNORDERED: Final = frozenset({"displayedAttributes", "filterableAttributes", "sortableAttributes"})
-_KEY_ORDER: Final = ("order_key", "order_rest")
+KEY_ORDER: Final = ("order_key", "order_rest")
+"""What ends every order."""
 
 REACHED_HITS: Final = 1_000_000
 """How far into a search the server itself may be asked, for cursors; offsets of ours end sooner."""
@@ -31,7 +32,7 @@ CUTOFF_MILLISECONDS: Final = 9_000
 
 def settings_of(definition: IndexDefinition, max_total_hits: int) -> Settings:
     """Return the settings that an index must have."""
-    orders = [*(f"order_{field}" for field in definition.sortable), *_KEY_ORDER]
+    orders = [*(f"order_{field}" for field in definition.sortable), *KEY_ORDER]
     return {
         # Of orders that are not displayed, the server does not tell where a hit stands.
         "displayedAttributes": ["id", *SHOWN, *orders],
@@ -43,11 +44,8 @@ def settings_of(definition: IndexDefinition, max_total_hits: int) -> Settings:
         ],
         "sortableAttributes": orders,
         # Better matches first: fewer typos, whole words before beginnings, earlier fields before later ones,
-        # words that stand together before others.
-        "rankingRules": [
-            *("words", "typo", "exactness", "attributeRank", "proximity", "sort"),
-            *(f"{field}:asc" for field in _KEY_ORDER),
-        ],
+        # words that stand together before others. The key, which ends every order, comes with each search.
+        "rankingRules": ["words", "typo", "exactness", "attributeRank", "proximity", "sort"],
         "pagination": {"maxTotalHits": max(max_total_hits, REACHED_HITS)},
         "searchCutoffMs": CUTOFF_MILLISECONDS,
         # What is searched holds no Japanese letters (see letters.py), yet nothing is left to a guess.
