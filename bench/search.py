@@ -2,7 +2,7 @@
 
 A fresh embedded PostgreSQL is filled with posts, people and communities as the simulated network writes them;
 how fast that goes and how large it gets is told. Then every query of a list is asked of the engine itself and
-of the API over HTTP, in turn, and suggestions as a person types them. Milliseconds: of the first time, and the
+of the API over HTTP, in turn, and suggestions as a person types them. Milliseconds: of the first time, and
 medians of the next. Machines are shared and noisy: compare within one run.
 """
 
@@ -15,6 +15,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -233,9 +234,9 @@ async def _measure(engine: PostgresEngine, database: Database, rounds: int) -> N
             began = time.perf_counter()
             hits = (await engine.search(request)).estimated_total
             first = (time.perf_counter() - began) * 1000
-            engine_times = await _milliseconds(rounds, lambda asked=request: engine.search(asked))  # type: ignore[misc]
+            engine_times = await _milliseconds(rounds, partial(engine.search, request))
             over_http = await _client(listener.port)  # one that was idle for long is closed
-            api_times = await _milliseconds(rounds, lambda q=text, ask=over_http: ask("/api/v1/search/posts", q))  # type: ignore[misc]
+            api_times = await _milliseconds(rounds, partial(over_http, "/api/v1/search/posts", text))
             medians = [statistics.median(times) for times in (engine_times, api_times)]
             print(f"{text[:20]:20} {hits:6} {first:8.1f} {medians[0]:8.1f} {medians[1]:8.1f}")
             if text in QUERIES:
@@ -243,10 +244,7 @@ async def _measure(engine: PostgresEngine, database: Database, rounds: int) -> N
                 of_api += api_times
         over_http = await _client(listener.port)
         for text in TYPED:
-            of_suggestions += await _milliseconds(
-                rounds,
-                lambda q=text: over_http("/api/v1/suggest", q),  # type: ignore[misc]
-            )
+            of_suggestions += await _milliseconds(rounds, partial(over_http, "/api/v1/suggest", text))
     search, api, suggest = map(statistics.median, (of_engine, of_api, of_suggestions))
     print(f"\nmedian: engine {search:.1f} ms, API {api:.1f} ms (+{(api / search - 1) * 100:.0f} %)")
     print(f"suggestions over HTTP: {suggest:.1f} ms ({api / suggest:.1f} times as fast as a search)")

@@ -91,7 +91,10 @@ async def test_short_japanese_queries(client: Client) -> None:
     right = {
         **{query: {"cafe"} for query in ("猫", "東京", "カフェ", "猫カ", "の")},
         **{query: {"memo"} for query in ("db", "DB", "設計")},
-        **{"雨": {"rain"}, "ネコ": {"neko"}, "고양": {"goyang"}, "𠮷": {"yoshi"}},
+        "雨": {"rain"},
+        "ネコ": {"neko"},
+        "고양": {"goyang"},
+        "𠮷": {"yoshi"},
     }
     assert {query: await client.found(query) for query in right} == right
 

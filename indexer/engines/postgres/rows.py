@@ -17,7 +17,7 @@ from indexer.engines.postgres.lexemes import (
     name_lexeme,
     short_field,
 )
-from indexer.engines.postgres.schema import LIST_FIELDS, Table, kept_on_upsert, quoted, sort_column
+from indexer.engines.postgres.schema import LIST_FIELDS, Table, kept_on_upsert, quoted
 from indexer.engines.text import clip, field_terms, fold
 
 if TYPE_CHECKING:
