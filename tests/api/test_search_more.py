@@ -186,7 +186,7 @@ async def test_an_answer_is_known_again_in_either_coding(api: Served, coding: st
 
 @pytest.mark.parametrize("parameters", [{}, {"viewer": "con" + "1" * 39}])
 async def test_an_answer_whose_scores_move_is_another(parameters: dict[str, str]) -> None:
-    """A score that fell since is news; where nothing moves, nothing is sent again. Every way shows it alike."""
+    """A score that fell since is news, one that did not is none; every way shows the same."""
     scores = iter([1.5, 1.25, 1.25])
 
     def present(document: Document, _now: datetime) -> Document:

@@ -644,7 +644,7 @@ async def test_slow_and_cancelled_requests_leave_nothing_open_and_starve_nobody(
 async def test_a_request_cancelled_at_any_step_leaves_nothing_open(
     path: str, again_after: int | None
 ) -> None:
-    """Connecting, sending, waiting, reading or closing, cancelled once or twice, over a new or a kept socket."""
+    """Connecting, sending, waiting, reading, closing; once or twice; over a new or a kept socket."""
     script: dict[str, bytes | Script] = {
         "/silent": say_nothing,
         "/drip": drip_body,

@@ -97,6 +97,18 @@ TEXTS = st.text(
 )
 
 
+@given(st.sampled_from(["ねこ", "cat", "cta", "<", "&amp;", FAMILY, "ﾈｺ", "x"]), TEXTS, TEXTS)
+def test_what_is_cropped_is_a_piece_of_the_text(query: str, before: str, after: str) -> None:
+    """Without marks and escapes it stands in the text, whole characters from end to end."""
+    body = f"{before * 5} {query} {after * 5}"
+    text = unescape(re.sub(r"</?em>", "", marked(query, body)))
+    pieces = [text[first : len(text) - last] for first in (0, 1) for last in (0, 1)]
+    assert any(piece in body for piece in pieces)
+    characters = regex.findall(r"\X", body)
+    joined = {"".join(characters[at : at + SHOWN_CHARACTERS]) for at in range(len(characters))}
+    assert any(whole.startswith(piece) for piece in pieces for whole in joined)
+
+
 @given(TEXTS, TEXTS)
 def test_nothing_but_text_and_marks(query: str, body: str) -> None:
     """Whatever is asked and written: the text is all there, or cropped, and marks are paired."""
@@ -106,5 +118,7 @@ def test_nothing_but_text_and_marks(query: str, body: str) -> None:
     characters = regex.findall(r"\X", body)
     if len(characters) <= SHOWN_CHARACTERS:
         assert re.sub(r"</?em>", "", shown) == escape(body)
+    text = unescape(re.sub(r"</?em>", "", shown))
+    assert any(cropped in body for cropped in (text, text[1:], text[:-1], text[1:-1]))
     for mark in re.findall("<em>(.*?)</em>", shown, re.DOTALL):
         assert escape(body).count(mark)

@@ -211,7 +211,7 @@ async def test_a_cursor_stands_while_documents_come_and_go(engine: Engine) -> No
 )
 @pytest.mark.parametrize("query", ["", "word", "word more"])
 async def test_what_stays_where_it_is_is_shown_once(engine: Engine, query: str, sort: SortOrder) -> None:
-    """Through pages of any size, with ties and absent fields, while others come, go and change their place."""
+    """Through pages of any size, with ties and absent fields, while others come, go and change places."""
     chance = Random(5)
     texts = ("word more", "more of a word", "words", "word")
 

@@ -103,12 +103,10 @@ def _value(definition: IndexDefinition, request: SearchRequest, value: str | flo
 
 def _time(text: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is None:
-            raise ValueError("no time zone")
-        return moment.astimezone(UTC)
+        moment = datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise InvalidCursor("the cursor is none that was given here") from error
+    return moment
 
 
 def _is_storable(text: str) -> bool:

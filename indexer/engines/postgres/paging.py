@@ -112,7 +112,7 @@ class _Finder:
         return hits, self._bound
 
     def _first_step(self, span: Span) -> Span | None:
-        """Return the best step of a span that is not behind the position to go on from, as far as it is plain."""
+        """Return the best step of a span that is not behind the position to go on from, where it is plain."""
         while span.parts:
             ahead = [part for part in span.parts if not self._is_behind(part)]
             if not ahead:

@@ -11,8 +11,8 @@ as search sees them, one a line; of other fields only their runs. In it substrin
 of characters only suggest, and it tells how close together words stand.
 
 Beside it, where the index has names, ``<index>_names``: what suggestions are looked up by, one row for each
-word that a name can be begun at, and nothing that changes by itself. And ``<index>_words``: every word that a mistyped one may mean, once. Words
-are never removed: one that no document has any more finds nothing.
+word that a name can be begun at, and nothing that changes by itself. And ``<index>_words``: every word that a
+mistyped one may mean, once. Words are never removed: one that no document has any more finds nothing.
 
 The one GIN index serves words and filters alike. It keeps its pending list: writing is four times as fast
 with it, and a search reads at most the list's 4 MB more.

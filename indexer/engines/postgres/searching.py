@@ -94,15 +94,20 @@ class TablePlan:
         beyond = self._after(arguments, after, ranked=True)
         page = f"limit {arguments.add(limit)} offset {arguments.add(offset)}"
         order = f"rank, value {self._direction} nulls last, key" if self._sort_column else "rank, key"
+        rank = self._rank(arguments, span)
+        # Only what fits the bound is ranked: patterns over thousands of texts take longer than all the rest.
+        told_from = "search, texts" if span.parts else "null as search"
         sql = f"""
             with matched as materialized (
-                select id, key, {self._sort_column or "null"} as value, {self._rank(arguments, span)} as rank
+                select id, key, {self._sort_column or "null"} as value, {told_from}
                 from {self.table.qualified} where {where} limit {bound_at}
             ), counted as (
                 select count(*) as total from matched
+            ), ranked as (
+                select id, key, value, {rank} as rank from matched
+                where (select total from counted) < {bound_at}
             ), page as (
-                select id, key, value, rank from matched
-                where (select total from counted) < {bound_at} and {beyond} order by {order} {page}
+                select id, key, value, rank from ranked where {beyond} order by {order} {page}
             )
             select counted.total, page.rank, page.value, page.key, stored.{self.shown} as shown
             from counted

@@ -8,7 +8,8 @@ The order of the steps, each inside the one before:
    query in a script without spaces has no beginnings: there, names that begin with it come before the rest;
 3. *field*: everything found in the first searchable field, in the first two, and so on;
 4. *closeness*, where all words match and there are several: side by side in order, within a dozen characters,
-   within a line of text, anywhere.
+   within a line of text, anywhere. Not with single letters among them (``の は に``): they stand close to
+   each other in every text, and to tell how close takes longest.
 
 Ranks are told from the query alone: words that may be mistyped have theirs whether or not any correction is
 known by now. So a cursor means the same on another day, and in another process.
@@ -17,6 +18,7 @@ known by now. So a cursor means the same on another day, and in another process.
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -129,7 +131,7 @@ def _field(test: Test, near: Sequence[tuple[str, ...]]) -> _Draft:
 
 def _patterns(matches: Sequence[TermMatches], accuracy: Accuracy) -> tuple[tuple[str, ...], ...]:
     """Write "neighbours of the query stand close together" as regular expressions, closest first."""
-    if len(matches) < 2:
+    if len(matches) < 2 or any(map(_is_letter, matches)):
         return ()
     # Short texts of few words: so many pairs say enough, and tests stay cheap.
     pairs = list(pairwise(_spelled(match, accuracy) for match in matches[:4]))
@@ -139,6 +141,14 @@ def _patterns(matches: Sequence[TermMatches], accuracy: Accuracy) -> tuple[tuple
         for most in NEAR_CHARACTERS
     )
     return (side_by_side, *near)
+
+
+def _is_letter(match: TermMatches) -> bool:
+    """Tell whether a term is a single letter: kana, Latin, a syllable; not a character that is a word."""
+    (lexeme, *others) = match.term.lexemes
+    if others or len(lexeme) > 1 or match.term.kind is TermKind.SYMBOL:
+        return False
+    return not unicodedata.name(lexeme, "").startswith("CJK")
 
 
 def _spelled(match: TermMatches, accuracy: Accuracy) -> str:

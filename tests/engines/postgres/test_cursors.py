@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 from indexer.engines.base import InvalidCursor, SearchRequest, SortOrder
-from indexer.engines.indexes import BY_UID, INDEXES, POSTS, USERS
+from indexer.engines.indexes import INDEXES, POSTS, USERS
 from indexer.engines.postgres.cursors import Position, write_cursor
-from indexer.engines.postgres.lexemes import Correction
-from indexer.engines.postgres.steps import steps_of
-from indexer.engines.text import parse_query
 from tests.engines.conftest import postgres_engine
 from tests.engines.samples import NEWEST_FIRST, post, put, user
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from indexer.engines.postgres.steps import Span
 
 pytestmark = pytest.mark.anyio
 
@@ -75,26 +66,3 @@ async def test_forged_cursors(database_url: str, request_: SearchRequest) -> Non
             except InvalidCursor:
                 refused += 1
     assert 0 < refused < len(forged)
-
-
-def _leaves(span: Span) -> Iterator[tuple[int, Span]]:
-    if not span.parts:
-        yield span.first, span
-    for part in span.parts:
-        yield from _leaves(part)
-
-
-@pytest.mark.parametrize("index", [USERS, POSTS])
-@pytest.mark.parametrize(
-    "query", ["postgers", "green postgers", "postgers green tea", "猫 postgers", "猫postgers"]
-)
-def test_a_rank_is_the_same_whatever_words_are_known(index: str, query: str) -> None:
-    """A word that is first written between two pages moves no other step, and typos come where they belong."""
-    definition, cut = BY_UID[index], parse_query(query)
-    without = dict(_leaves(steps_of(definition, cut, {})))
-    known = dict(_leaves(steps_of(definition, cut, {"postgers": [Correction("postgres", is_prefix=False)]})))
-    assert steps_of(definition, cut, {}).end == steps_of(definition, cut, {"postgers": []}).end
-    assert without.keys() < known.keys()
-    for rank, step in without.items():
-        assert step.test.words == known[rank].test.words
-    assert all("postgres" in known[rank].test.words for rank in known.keys() - without.keys())
