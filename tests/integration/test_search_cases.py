@@ -14,7 +14,7 @@ from indexer.api.public import make_public_app
 from indexer.api.serving import serve
 from indexer.engines.indexes import INDEXES
 from indexer.observability.metrics import Metrics
-from tests.api.fakes import FakeMirror, FakeRanking, assert_error
+from tests.api.fakes import FakeCrawler, FakeMirror, FakeRanking, assert_error
 from tests.engines.conftest import MAX_TOTAL_HITS, OPENERS
 from tests.engines.samples import community, post, put, server, user
 
@@ -62,6 +62,7 @@ async def client(
         app = make_public_app(
             engine=engine,
             ranking=FakeRanking(),
+            crawler=FakeCrawler(),
             statistics=FakeMirror(),
             metrics=Metrics("test"),
             version="test",
