@@ -4,11 +4,12 @@ Two lists follow each other: what the database ranks, then, with `q`, the other 
 them. The database alone ranks; the engine is only asked which documents match, and for the documents of one
 page. No filter with thousands of values is sent to it:
 
-* Few matches (fewer than `PROBE`) come whole, as ids, and the database ranks those among them.
+* Few matches (up to `WHOLE`) come whole, as ids, and the database ranks those among them. The first `PROBE`
+  tell how many there are: of very many, finding `WHOLE` would cost more than the answer.
 * Of many, the whole ranking is made, the engine is asked which of its ids are `among` the matches, in its own
   bounded way, and for as many ids of the others as the page is deep.
 
-A page costs one ranking, at most three questions for ids, and its documents. What is ranked but not in the
+A page costs one ranking, at most four questions for ids, and its documents. What is ranked but not in the
 engine (it is on its way, or just went) is no hit; until the next tick the total may count it.
 """
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from indexer.mirror.ranking import Ranked, RankedPage
 
 PROBE: Final = 1_000
+WHOLE: Final = 5_000
 
 
 class Ranking(Protocol):
@@ -105,6 +107,9 @@ class ViewerSearch:
             limit=min(PROBE, self.max_total_hits),
         )
         found = await self.engine.find_ids(request)
+        if len(found.ids) < found.estimated_total <= WHOLE:
+            request = replace(request, limit=min(WHOLE + 1, self.max_total_hits))
+            found = await self.engine.find_ids(request)
         if len(found.ids) < request.limit:
             places = await self._ranked_among(found.ids)
             matching = [each for each in found.ids if each in places]
