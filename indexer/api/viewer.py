@@ -4,14 +4,15 @@ Two lists follow each other: what the database ranks, then, with `q`, the other 
 them. The database alone ranks; the engine is only asked which documents match, and for the documents of one
 page. No filter with thousands of values is sent to it:
 
-* Few matches (fewer than `PROBE`) come whole, as ids, and the database ranks those among them.
+* Few matches (up to `WHOLE`) come whole, as ids, and the database ranks those among them. The first `PROBE`
+  tell how many there are: of very many, finding `WHOLE` would cost more than the answer.
 * Of many, the whole ranking is made, the engine is asked which of its ids are `among` the matches, in its own
   bounded way, and for as many ids of the others as the page is deep.
 
 A cursor (viewer_cursors.py) goes on behind the last hit, at the moment of the first page, to the end of both
 lists; an `offset` ends at the bound of paging.
 
-A page costs one ranking, at most three questions for ids, and its documents. What is ranked but not in the
+A page costs one ranking, at most four questions for ids, and its documents. What is ranked but not in the
 engine (it is on its way, or just went) is no hit; until the next tick the total may count it.
 """
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 PROBE: Final = 1_000
 _REST_AT_ONCE: Final = 100
+WHOLE: Final = 5_000
 
 
 class Ranking(Protocol):
@@ -192,6 +194,9 @@ class ViewerSearch:
     async def _matches(self, request: SearchRequest, end: int) -> _Matches:
         """Find what matches: all that is ranked, of the rest as many as a page that ends there may show."""
         found = await self.engine.find_ids(request)
+        if len(found.ids) < found.estimated_total <= WHOLE:
+            request = replace(request, limit=min(WHOLE + 1, self.max_total_hits))
+            found = await self.engine.find_ids(request)
         if len(found.ids) < request.limit:
             places = await self._ranked_among(found.ids)
             matching = [each for each in found.ids if each in places]

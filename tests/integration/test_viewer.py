@@ -13,6 +13,7 @@ import asyncpg
 import pytest
 
 from indexer.activity.answer import ActivityPresenter
+from indexer.api import viewer
 from indexer.api.errors import ApiError
 from indexer.api.kinds import SEARCH_KINDS
 from indexer.api.search import SearchService
@@ -248,8 +249,15 @@ async def _many(see: Viewing, ranked: int, others: int) -> list[str]:
     return [profile_key(person) for person in people]
 
 
-async def test_pages_across_both_lists_neither_repeat_nor_skip(database_url: str) -> None:
-    """C47: 1,200 ranked and 500 other matches, in pages of 100, one of which spans the border."""
+@pytest.mark.parametrize("whole", [0, 5_000])
+async def test_pages_across_both_lists_neither_repeat_nor_skip(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, whole: int
+) -> None:
+    """C47: 1,250 ranked and 500 other matches, in pages of 100, one of which spans the border.
+
+    Whether the database ranks among the matches, or the engine matches among the ranked.
+    """
+    monkeypatch.setattr(viewer, "WHOLE", whole)
     async with viewing(database_url) as see:
         keys = await _many(see, 1_250, 500)
         found = []
@@ -259,8 +267,10 @@ async def test_pages_across_both_lists_neither_repeat_nor_skip(database_url: str
             found += [hit["cckv"] for hit in answer["hits"]]
         assert found[:1_250] == keys[:1_250]
         assert sorted(found) == sorted(keys)
-        whole = [key for offset in range(0, 1_300, 100) for key in await see.people(offset=offset, limit=100)]
-        assert whole == keys[:1_250]
+        ranked = [
+            key for offset in range(0, 1_300, 100) for key in await see.people(offset=offset, limit=100)
+        ]
+        assert ranked == keys[:1_250]
 
 
 async def test_the_deepest_page_ends_the_list(database_url: str) -> None:
@@ -374,10 +384,10 @@ async def test_the_database_ranks_by_index(database_url: str) -> None:
         for kind in SubjectKind:
             await Stage(mirror).activity.refresh(kind, NOW)
         await mirror.database.execute("analyze")
-        viewer = "con" + "7".rjust(39, "v")
+        somebody = "con" + "7".rjust(39, "v")
         connection = await asyncpg.connect(database_url)
         try:
-            common = (viewer, [wire.FOLLOW], NOW, None, 0, 20)
+            common = (somebody, [wire.FOLLOW], NOW, None, 0, 20)
             people = await _plan(connection, _SQL["rank_people"], *common)
             entries = (*common, [wire.COMMUNITY], HALF_LIFE, NOW - timedelta(days=30))
             communities = await _plan(connection, _SQL["rank_communities"], *entries)

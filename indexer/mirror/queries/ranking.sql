@@ -16,7 +16,7 @@ from (
   select distinct k.ackee from mirror.acks k where k.acker = $1 and k.schema = any($2::text[]) and k.valid
 ) as f
 join mirror.activity a on a.subject = f.ackee and a.posts_30d > 0 and a.profile is not null
-where $4::text[] is null or a.subject = any($4)
+where $4::text[] is null or a.subject in (select unnest($4))
 order by a.rank - date_part('epoch', $3::timestamptz) / a.half_life_seconds desc, a.profile
 offset $5 limit $6
 
@@ -39,7 +39,7 @@ with pairs as materialized (
 ), summed as (
   select p.parent, sum(p.posts)::integer as posts, sum(p.weight) as score, max(p.newest_at) as newest_at
   from pairs p
-  where $4::text[] is null or p.parent = any($4)
+  where $4::text[] is null or p.parent in (select unnest($4))
   group by p.parent
 ), page as materialized (
   select s.parent, s.posts, s.score, s.newest_at, count(*) over () as total
