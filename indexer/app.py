@@ -9,7 +9,6 @@ pools, and at last the embedded server, when nobody else holds it.
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -28,7 +27,7 @@ from indexer.api.internal import Check, make_internal_app
 from indexer.api.public import make_public_app
 from indexer.api.serving import ListenError, serve
 from indexer.api.statistics import statistics_answer
-from indexer.concrnt.client import PeerClient, PeerError, user_agent
+from indexer.concrnt.client import PeerClient, user_agent
 from indexer.crawling import HandCrawler
 from indexer.engines.base import EngineUnavailable
 from indexer.engines.indexes import INDEXES
@@ -37,14 +36,13 @@ from indexer.engines.postgres import PostgresEngine
 from indexer.errors import ExpectedError, unwrapped
 from indexer.instruments import Instruments, MirrorFigures
 from indexer.mirror.activity import Activity, Counting
-from indexer.mirror.builds import Build, Builds
+from indexer.mirror.builds import Builds
 from indexer.mirror.database import Database, StoreUnavailable
 from indexer.mirror.embedded import EmbeddedServerError, start_embedded
 from indexer.mirror.knowledge import Knowledge
 from indexer.mirror.lock import role as role_lease
 from indexer.mirror.migrate import MigrationError, migrate, migrations, missing_migrations
 from indexer.mirror.moves import Moves
-from indexer.mirror.owners import Owners
 from indexer.mirror.queue import ProjectionQueue
 from indexer.mirror.ranking import ViewerRanking
 from indexer.mirror.servers import Servers
@@ -54,7 +52,6 @@ from indexer.observability.logging import setup_logging
 from indexer.observability.metrics import Metrics, PoolState
 from indexer.observability.tracing import setup_tracing
 from indexer.projection.building import IndexKeeper
-from indexer.projection.comparing import Comparison, IndexComparer
 from indexer.projection.figures import FigureDelivery
 from indexer.projection.kinds import Kinds
 from indexer.projection.projector import BatchLimits, Projector
@@ -65,15 +62,13 @@ from indexer.replication.follower import Follower, FollowerSettings
 from indexer.replication.judge import Judge
 from indexer.replication.moving import Moving
 from indexer.replication.plan import Schemas
-from indexer.replication.rejudge import judge_stored
 from indexer.replication.residents import Residents
 from indexer.replication.schedule import Schedule, ScheduleSettings
 from indexer.replication.trust import TrustMode
-from indexer.replication.verifying import UnknownHome, verify_owner
 from indexer.replication.writer import PageWriter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 
     from indexer.api.serving import Listener
     from indexer.concrnt.client import OnRequest
@@ -88,8 +83,6 @@ _RETRY_SECONDS = 5.0
 _PREPARE_SECONDS = 60.0
 _PREPARE_AT_START_SECONDS = 10.0
 """New settings may mean that everything is indexed again: that is waited for in the background."""
-_BUILD_LOOK_SECONDS = 0.5
-_KEYS_SHOWN = 20
 _MEILISEARCH_LIMITS = BatchLimits(marks=10_000, bytes=32 * 1024 * 1024, in_flight=3)
 """It works on few large tasks far faster than on many small ones."""
 _STATEMENT_GRACE_SECONDS = 7.0
@@ -682,128 +675,6 @@ async def fetch_statistics(settings: Settings) -> dict[str, Any]:
             raise ExpectedError(str(error), code="engine_away") from error
         finally:
             await engine.close()
-
-
-async def run_builds(
-    settings: Settings,
-    uids: Sequence[str],
-    *,
-    reason: str,
-    show: Callable[[Sequence[Build]], None],
-    judging: bool = False,
-) -> list[dict[str, Any]]:
-    """Have indexes built anew and wait until they stand in their places; `show` is called with what is left.
-
-    Whichever process projects does the work: one that runs already, or this one. With `judging`, what is
-    stored is first judged again in the configured mode of trust.
-    """
-    began = time.monotonic()
-    ended: dict[str, float] = {}
-    with unwrapped():
-        async with open_house(settings) as house:
-            try:
-                if judging:
-                    await _judge_again(settings, house.database)
-                await house.builds.request(uids, reason, now=utc_now())
-            except StoreUnavailable as error:
-                raise ExpectedError(str(error), code="database_away") from error
-            async with _projecting(house) as work:
-                while len(ended) < len(uids):
-                    left = [build for build in await house.builds.builds() if build.index_uid in uids]
-                    now = time.monotonic() - began
-                    present = {build.index_uid for build in left}
-                    ended |= {uid: now for uid in uids if uid not in present and uid not in ended}
-                    show(left)
-                    await _watched(work)
-                sizes = (await house.projecting_engine.statistics()).indexes
-    return [
-        {"index": uid, "documents": sizes[uid].number_of_documents, "seconds": round(ended[uid], 1)}
-        for uid in uids
-    ]
-
-
-async def _judge_again(settings: Settings, database: Database) -> None:
-    """Apply `trust.mode` to what is stored."""
-    with closing_judge(settings) as judge:
-        await judge_stored(database, judge, schemas_of(settings), now=utc_now())
-
-
-async def run_comparison(settings: Settings, uids: Sequence[str], *, repairing: bool) -> list[dict[str, Any]]:
-    """Compare indexes with the mirror; with `repairing`, wait until what differed was projected again."""
-    with unwrapped():
-        async with open_house(settings) as house:
-            comparer = IndexComparer(house.projecting_engine, house.builds, house.keeper.kinds, utc_now)
-            try:
-                found = [await comparer.compare(uid) for uid in uids]
-                if repairing:
-                    await _repair(house, comparer, found)
-            except (EngineUnavailable, StoreUnavailable) as error:
-                raise ExpectedError(str(error), code="engine_away") from error
-    return [
-        {
-            "index": one.index,
-            "documents": one.documents,
-            **{name: len(getattr(one, name)) for name in ("missing", "different", "extra", "foreign")},
-            "keys": sorted([*one.missing, *one.different, *one.extra, *one.foreign])[:_KEYS_SHOWN],
-            "ok": one.is_equal,
-            "repaired": repairing and not one.is_equal,
-        }
-        for one in found
-    ]
-
-
-async def _repair(house: House, comparer: IndexComparer, found: Sequence[Comparison]) -> None:
-    for one in found:
-        await comparer.repair(one)
-    marks = [key for one in found for key in (*one.missing, *one.different, *one.extra)]
-    async with _projecting(house) as work:
-        while await house.builds.marked(marks):
-            await _watched(work)
-
-
-@asynccontextmanager
-async def _projecting(house: House) -> AsyncIterator[asyncio.Task[None]]:
-    """Project meanwhile, when no other process does."""
-    work = asyncio.create_task(house.project(), name="projection")
-    try:
-        yield work
-    except StoreUnavailable as error:
-        raise ExpectedError(str(error), code="database_away") from error
-    finally:
-        work.cancel()
-        await asyncio.wait({work})
-
-
-async def _watched(work: asyncio.Task[None]) -> None:
-    """Let work go on for a while. Raises what it raised."""
-    await asyncio.wait({work}, timeout=_BUILD_LOOK_SECONDS)
-    if work.done():
-        work.result()
-
-
-async def run_verification(settings: Settings, owner: str, *, only_look: bool) -> dict[str, Any]:
-    """Ask an owner's own server what is still there, as `verify --json` prints it."""
-    instruments = Instruments(Metrics(__version__))
-    async with open_for_reading(settings) as database, _peers(settings, instruments) as peers:
-        try:
-            found = await verify_owner(
-                owner, Feeds(peers), Owners(database), clock=utc_now, only_look=only_look
-            )
-        except UnknownHome as error:
-            message = f"no entity of {owner} is known, so nobody knows which server to ask"
-            raise ExpectedError(message, code="unknown_owner") from error
-        except PeerError as error:
-            raise ExpectedError(f"the owner's server: {error}", code="server_away") from error
-    return {
-        "owner": found.owner,
-        "server": found.server,
-        "hasLeft": found.has_left,
-        "asked": found.asked,
-        "gone": found.withdrawn,
-        "references": found.references,
-        "follows": found.follows,
-        "withdrawn": not only_look,
-    }
 
 
 async def fetch_servers(settings: Settings) -> list[dict[str, Any]]:

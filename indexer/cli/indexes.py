@@ -76,10 +76,10 @@ def verify(
     No log tells that a person has left, or that a record turned private. A running `up` need not stop.
     """
     settings = load_settings(file)
-    from indexer import app  # noqa: PLC0415
+    from indexer import maintenance  # noqa: PLC0415
     from indexer.cli.running import run  # noqa: PLC0415
 
-    found = run(app.run_verification(settings, owner, only_look=dry_run))
+    found = run(maintenance.run_verification(settings, owner, only_look=dry_run))
     if as_json:
         print_json(found)
         return
@@ -105,12 +105,12 @@ def _uids(names: "Sequence[str] | None") -> list[str]:
 
 def _compare(file: "Path | None", uids: "Sequence[str]", *, repairing: bool, as_json: bool) -> None:
     settings = load_settings(file)
-    from indexer import app  # noqa: PLC0415
+    from indexer import maintenance  # noqa: PLC0415
     from indexer.cli.running import run  # noqa: PLC0415
     from indexer.observability.logging import setup_logging  # noqa: PLC0415
 
     setup_logging(settings.observability.log_format, "warning")
-    found = run(app.run_comparison(settings, uids, repairing=repairing))
+    found = run(maintenance.run_comparison(settings, uids, repairing=repairing))
     if as_json:
         print_json(found)
     else:
@@ -128,13 +128,13 @@ def _build(
     file: "Path | None", uids: "Sequence[str]", reason: str, *, as_json: bool, judging: bool = False
 ) -> None:
     settings = load_settings(file)
-    from indexer import app  # noqa: PLC0415
+    from indexer import maintenance  # noqa: PLC0415
     from indexer.cli.running import run  # noqa: PLC0415
     from indexer.observability.logging import setup_logging  # noqa: PLC0415
 
     setup_logging(settings.observability.log_format, "warning")
     show = _quiet if as_json else _lines()
-    built = run(app.run_builds(settings, uids, reason=reason, show=show, judging=judging))
+    built = run(maintenance.run_builds(settings, uids, reason=reason, show=show, judging=judging))
     if as_json:
         print_json(built)
         return

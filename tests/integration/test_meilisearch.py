@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from indexer import app
-from indexer.app import Role, fetch_statistics, open_house, run_builds, run_comparison
+from indexer.app import Role, fetch_statistics, open_house
 from indexer.engines.base import EngineUnavailable
 from indexer.engines.indexes import INDEXES, USERS
+from indexer.maintenance import run_builds, run_comparison
 from indexer.simulation.model import expected_of
 from indexer.simulation.network import Network
 from indexer.simulation.run import serve

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from indexer.app import run_builds, run_comparison
 from indexer.engines.indexes import INDEXES
+from indexer.maintenance import run_builds, run_comparison
 from indexer.simulation.scripted import (
     ALPHA,
     BETA,

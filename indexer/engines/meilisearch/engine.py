@@ -33,6 +33,7 @@ from indexer.engines.base import (
     build_uid,
     check_fields,
 )
+from indexer.engines.meilisearch.administration import Administration
 from indexer.engines.meilisearch.documents import (
     SHAPE,
     SHOWN,
@@ -44,7 +45,6 @@ from indexer.engines.meilisearch.documents import (
 )
 from indexer.engines.meilisearch.positions import KEY_ASCENDING, read_cursor, write_cursor
 from indexer.engines.meilisearch.searching import IndexSearch, Page
-from indexer.engines.meilisearch.settings import changes, is_foreign, settings_of
 from indexer.engines.meilisearch.taken_over import foreign_body, foreign_hits
 from indexer.engines.meilisearch.tasks import wait_for_tasks
 from indexer.engines.meilisearch.wire import PayloadTooLarge, Refused, Wire, task_failure
@@ -58,14 +58,10 @@ if TYPE_CHECKING:
 
 SEARCH_SECONDS: Final = 10.0
 PING_SECONDS: Final = 2.0
-SETTINGS_SECONDS: Final = 24 * 3600.0
-"""New settings may mean that everything is indexed again."""
-
 ACTIVITY: Final = "activityScore"
 """The field by which suggestions are ordered, where an index has it."""
 
 _DOCUMENTS_BETWEEN_BREATHS: Final = 50
-_MANY_INDEXES: Final = 1_000
 _IDS_AT_ONCE: Final = 1_000
 _CARRIED_AT_ONCE: Final = 5_000
 _SWAP_PAUSE_SECONDS: Final = 0.2
@@ -90,7 +86,7 @@ class MeilisearchEngine:
     def __init__(self, url: str, api_key: str, max_total_hits: int, *, prefix: str = "") -> None:
         self._wire = Wire(url, api_key)
         self._max_total_hits = max_total_hits
-        self._prefix = prefix
+        self._admin = Administration(self._wire, prefix, max_total_hits)
         self._definitions: dict[str, IndexDefinition] = {}
         self._makers: dict[str, DocumentMaker] = {}
         self._identities: dict[str, str] = {}
@@ -104,13 +100,12 @@ class MeilisearchEngine:
         program has filled is left alone until one of ours takes its place.
         """
         for definition in indexes:
-            await self._make_index(definition)
-        present = await self._present()
+            await self._admin.make(definition.uid)
+        present = await self._admin.present()
         for definition in indexes:
             self._know(definition, present)
         for definition in indexes:
-            await self._put_settings(definition)
-            self._settled.add(definition.uid)
+            await self._settle(definition)
 
     async def write(self, batch: WriteBatch) -> WriteResult:
         """Write a batch: everything is sent at once, then every task is followed to its end."""
@@ -139,7 +134,7 @@ class MeilisearchEngine:
                 sent |= await self._send(uid, documents, rejected)
         await self._finish(tasks, sent, rejected)
         await self._check_identities(uids)
-        return WriteResult([replace(one, index=self._own_uid(one.index)) for one in rejected])
+        return WriteResult([replace(one, index=self._admin.own_uid(one.index)) for one in rejected])
 
     async def put_figures(self, index: str, figures: Mapping[str, Document]) -> Collection[str]:
         """Set the figures of documents that are there, by id; returns the ids that have no document.
@@ -221,13 +216,14 @@ class MeilisearchEngine:
         sizes = {
             uid: IndexStatistics(stats["numberOfDocuments"], stats["isIndexing"])
             for uid in self._identities
-            if (stats := raw["indexes"].get(self._uid(uid))) is not None and not uid.endswith(build_uid(""))
+            if (stats := raw["indexes"].get(self._admin.uid(uid))) is not None
+            and not uid.endswith(build_uid(""))
         }
         return EngineStatistics(sizes, raw)
 
     async def ping(self) -> None:
         """Return when the server answers, knows our key, and has every index that was prepared."""
-        present = await self._present(seconds=PING_SECONDS)
+        present = await self._admin.present(seconds=PING_SECONDS)
         if not self._identities:
             raise EngineUnavailable("the engine is not prepared yet")
         lost = [uid for uid in self._identities if uid not in present]
@@ -247,7 +243,7 @@ class MeilisearchEngine:
     async def list_ids(self, uid: str) -> AsyncIterator[Sequence[str]]:
         """Yield ids in the order in which the server keeps them."""
         self._definition(uid)
-        path = f"/indexes/{self._uid(uid)}/documents/fetch"
+        path = f"/indexes/{self._admin.uid(uid)}/documents/fetch"
         offset = 0
         while True:
             body = {"fields": ["id"], "offset": offset, "limit": _CARRIED_AT_ONCE}
@@ -259,16 +255,15 @@ class MeilisearchEngine:
 
     async def identities(self) -> Mapping[str, str]:
         """Tell when each index was made, of those that are there."""
-        return await self._present()
+        return await self._admin.present()
 
     async def begin_build(self, uid: str) -> str:
         """Make an empty index with the settings of ``uid`` beside it."""
         await self.drop_build(uid)
         definition = replace(self._definition(uid), uid=build_uid(uid))
-        await self._make_index(definition)
-        await self._put_settings(definition)
-        self._know(definition, await self._present())
-        self._settled.add(definition.uid)
+        await self._admin.make(definition.uid)
+        await self._settle(definition)
+        self._know(definition, await self._admin.present())
         return self._identities[definition.uid]
 
     async def swap_build(self, uid: str) -> None:
@@ -277,20 +272,15 @@ class MeilisearchEngine:
         May be called again when it is not known whether the swap has happened: it never happens twice.
         """
         build = build_uid(uid)
-        while await self._swap_is_pending():  # noqa: ASYNC110 - the server tells nobody
+        while await self._admin.swap_is_pending():  # noqa: ASYNC110 - the server tells nobody
             await asyncio.sleep(_SWAP_PAUSE_SECONDS)
-        if (await self._present()).get(uid) != self._identities[build]:
+        if (await self._admin.present()).get(uid) != self._identities[build]:
             if self._makers[uid].lays_over and uid not in self._foreign:
                 await self._carry_figures(uid)
-            pair = [self._uid(uid), self._uid(build)]
-            await self._done(await self._wire.send("POST", "/swap-indexes", [{"indexes": pair}]))
-        self._know(self._definition(uid), await self._present())
+            await self._admin.swap(uid, build)
+        self._know(self._definition(uid), await self._admin.present())
         self._foreign.discard(uid)
         await self.drop_build(uid)
-
-    async def _swap_is_pending(self) -> bool:
-        pending = "/tasks?limit=1&types=indexSwap&statuses=enqueued,processing"
-        return bool((await self._wire.get(pending))["results"])
 
     async def drop_build(self, uid: str) -> None:
         """Remove the build's index."""
@@ -298,69 +288,10 @@ class MeilisearchEngine:
         for known in (self._definitions, self._makers, self._identities):
             known.pop(build, None)
         self._settled.discard(build)
-        if build in await self._present():
-            try:
-                await self._done(await self._wire.send("DELETE", f"/indexes/{self._uid(build)}"))
-            except IndexLost:
-                return
+        if build in await self._admin.present():
+            await self._admin.remove(build)
 
-    # --- the server's side ------------------------------------------------------------------------------
-
-    async def _present(self, *, seconds: float = SEARCH_SECONDS) -> dict[str, str]:
-        """Return when each index was made, by our uids."""
-        answer = await self._wire.get(f"/indexes?limit={_MANY_INDEXES}", seconds=seconds)
-        return {
-            self._own_uid(index["uid"]): index["createdAt"]
-            for index in answer["results"]
-            if index["uid"].startswith(self._prefix)
-        }
-
-    async def _make_index(self, definition: IndexDefinition) -> None:
-        path = f"/indexes/{self._uid(definition.uid)}"
-        try:
-            index = await self._wire.get(path)
-        except IndexLost:
-            new = {"uid": self._uid(definition.uid), "primaryKey": "id"}
-            try:
-                await self._done(await self._wire.send("POST", "/indexes", new))
-            except Refused as error:
-                if error.code != "index_already_exists":  # made by another process in between
-                    raise EngineUnavailable(str(error)) from error
-            return
-        if index["primaryKey"] is None:
-            await self._done(await self._wire.send("PATCH", path, {"primaryKey": "id"}))
-        elif index["primaryKey"] != "id":
-            raise EngineUnavailable(
-                f"the index {self._uid(definition.uid)} of Meilisearch has the primary key "
-                f"{index['primaryKey']!r}, not 'id': remove it, and it is made again"
-            )
-
-    async def _put_settings(self, definition: IndexDefinition) -> None:
-        path = f"/indexes/{self._uid(definition.uid)}/settings"
-        wanted = settings_of(definition, self._max_total_hits)
-        current = await self._wire.get(path)
-        if is_foreign(current) and await self._holds_documents(definition.uid):
-            self._foreign.add(definition.uid)
-            return
-        self._foreign.discard(definition.uid)
-        differing = changes(current, wanted)
-        if differing:
-            try:
-                await self._done(await self._wire.send("PATCH", path, differing), seconds=SETTINGS_SECONDS)
-            except Refused as error:
-                raise EngineUnavailable(
-                    f"this Meilisearch does not take our settings: {error.code}; is its version supported?"
-                ) from error
-
-    async def _holds_documents(self, uid: str) -> bool:
-        stats = await self._wire.get(f"/indexes/{self._uid(uid)}/stats")
-        return bool(stats["numberOfDocuments"])
-
-    async def _done(self, answer: Any, *, seconds: float = 600.0) -> None:
-        number = answer["taskUid"]
-        failure = task_failure((await wait_for_tasks(self._wire, [number], seconds=seconds))[number])
-        if failure is not None:
-            raise failure
+    # --- documents ---------------------------------------------------------------------------------------
 
     async def _send(self, uid: str, documents: Sequence[Document], rejected: list[RejectedDocument]) -> _Sent:
         """Send documents; returns what each task holds."""
@@ -375,14 +306,14 @@ class MeilisearchEngine:
 
     async def _put_over(self, uid: str, lines: Sequence[Line]) -> None:
         """Lay fields over documents that are there."""
-        writer = IndexWriter(self._wire, self._uid(uid), lays_over=True, creates=False)
+        writer = IndexWriter(self._wire, self._admin.uid(uid), lays_over=True, creates=False)
         for portion in portions(lines):
             for refused in await writer.put(portion):
                 raise EngineUnavailable(f"Meilisearch refuses figures: {refused.reason}")
 
     async def _stored(self, uid: str, ids: Sequence[str], fields: Sequence[str]) -> dict[str, Document]:
         """Return fields of the documents that are there, by id."""
-        path = f"/indexes/{self._uid(uid)}/documents/fetch"
+        path = f"/indexes/{self._admin.uid(uid)}/documents/fetch"
         found: dict[str, Document] = {}
         for start in range(0, len(ids), _IDS_AT_ONCE):
             asked = ids[start : start + _IDS_AT_ONCE]
@@ -393,7 +324,7 @@ class MeilisearchEngine:
 
     async def _carry_figures(self, uid: str) -> None:
         """Give the documents of a build the figures that the live index has."""
-        path = f"/indexes/{self._uid(uid)}/documents/fetch"
+        path = f"/indexes/{self._admin.uid(uid)}/documents/fetch"
         fields = ["id", *self._makers[uid].figure_fields]
         offset = 0
         while True:
@@ -424,7 +355,7 @@ class MeilisearchEngine:
                 rejected += await writer.settle(lines, failure)
 
     async def _check_identities(self, uids: Sequence[str]) -> None:
-        present = await self._present()
+        present = await self._admin.present()
         for uid in uids:
             if present.get(uid) != self._identities.get(uid):
                 raise IndexLost(f"Meilisearch has lost {uid}")
@@ -469,11 +400,11 @@ class MeilisearchEngine:
 
     async def _is_foreign(self, index: str) -> bool:
         if index in self._foreign:  # another process may have put ours in its place
-            await self._put_settings(self._definition(index))
+            await self._settle(self._definition(index))
         return index in self._foreign
 
     async def _post_search(self, index: str, body: Document) -> Any:
-        path = f"/indexes/{self._uid(index)}/search"
+        path = f"/indexes/{self._admin.uid(index)}/search"
         try:
             return await self._wire.send("POST", path, body, seconds=SEARCH_SECONDS)
         except Refused as error:
@@ -481,6 +412,14 @@ class MeilisearchEngine:
             raise EngineUnavailable(f"the settings of {index} are not ours: {error.code}") from error
 
     # --- what is known here -----------------------------------------------------------------------------
+
+    async def _settle(self, definition: IndexDefinition) -> None:
+        """Have an index's settings in place, unless it is another program's."""
+        if await self._admin.put_settings(definition):
+            self._foreign.discard(definition.uid)
+        else:
+            self._foreign.add(definition.uid)
+        self._settled.add(definition.uid)
 
     def _know(self, definition: IndexDefinition, present: Mapping[str, str]) -> None:
         if definition.uid not in present:
@@ -497,13 +436,7 @@ class MeilisearchEngine:
         return self._definitions[uid]
 
     def _writer(self, uid: str) -> IndexWriter:
-        return IndexWriter(self._wire, self._uid(uid), lays_over=self._makers[uid].lays_over)
-
-    def _uid(self, uid: str) -> str:
-        return self._prefix + uid
-
-    def _own_uid(self, uid: str) -> str:
-        return uid.removeprefix(self._prefix)
+        return IndexWriter(self._wire, self._admin.uid(uid), lays_over=self._makers[uid].lays_over)
 
     async def _lines(
         self,
@@ -519,5 +452,5 @@ class MeilisearchEngine:
             try:
                 lines.append(Line(document["id"], write(document)))
             except Unstorable as error:
-                rejected.append(RejectedDocument(self._uid(uid), document["id"], str(error)))
+                rejected.append(RejectedDocument(self._admin.uid(uid), document["id"], str(error)))
         return lines
