@@ -305,7 +305,12 @@ async def test_a_cursor_leads_to_the_end_of_both_lists(database_url: str) -> Non
         found = [key for page in pages for key in page]
         assert found[:260] == keys[:260]
         assert sorted(found) == sorted(keys)
+
+
+async def test_a_page_at_an_offset_leads_on_by_cursor(database_url: str) -> None:
+    """Across the border of the two lists, the rest comes once."""
     async with viewing(database_url) as see:
+        keys = await _many(see, 260, 130)
         answer = await see.answer(_USERS, q="ねこ", offset=240, limit=40)
         pages = await _by_cursor(see, 40, q="ねこ", cursor=answer["nextCursor"])
         assert sorted(key for page in pages for key in page) == sorted(keys[280:])
