@@ -61,12 +61,15 @@ def _commit(kind: str, key: str, text: str, at: int) -> bytes:
 
 @st.composite
 def networks(draw: st.DrawFn) -> list[Said]:
-    """What was said, oldest first, as conforming servers log it: createdAt goes up along each log."""
+    """What was said, oldest first, as conforming servers log it: createdAt goes up along each log.
+
+    Never twice the same: of equals a log's order decides within it and the CDID between servers.
+    """
     kinds = st.sampled_from(["put", "put", "put", "delete", "range", "tree", "profile", "ack", "unack"])
     said = []
     at = 0
     for _ in range(draw(st.integers(1, 10))):
-        at += draw(st.integers(0, 2))
+        at += draw(st.integers(1, 2))
         commit = _commit(draw(kinds), draw(st.sampled_from("ab")), draw(st.sampled_from("xyz")), at)
         on = draw(st.lists(st.sampled_from(SERVERS), min_size=1, max_size=3, unique=True))
         said.append(Said(commit, tuple(on)))
@@ -120,7 +123,7 @@ def test_any_order_of_feeds_ends_as_the_naive_model(database_url: str) -> None:
             await _read(mirror, said, pages)
             return await _seen(mirror)
 
-        @settings(max_examples=40, deadline=None)
+        @settings(max_examples=25, deadline=None)
         @given(networks().flatmap(lambda said: st.tuples(st.just(said), readings(said), readings(said))))
         def any_order(drawn: tuple[list[Said], list[Page], list[Page]]) -> None:
             said, one, other = drawn
