@@ -6,7 +6,9 @@ range sweeps and referred hrefs.
 
 A commit comes with what it is worth (`Worth`, see `trust.py`). What is provisional gives way to what is not,
 whatever the createdAt; it touches only what its own source said as provisionally, and leaves no memory that
-could bar anything firm. A delete by somebody else than the owner touches its author's records only.
+could bar anything firm. A delete by somebody else than the owner touches its author's records only. Log order
+decides only in a feed that speaks for the owner: what counts for its proof alone may have been put into any
+order by whoever shows it, so createdAt settles it, as between servers.
 """
 
 from __future__ import annotations
@@ -83,6 +85,7 @@ class Netting:
     def put(self, commit: Commit, *, read_before: bool, worth: Worth = Worth.FIRM) -> None:
         """A record's document arrives (section 3, rules 1–3; section 4)."""
         assert commit.key is not None
+        read_before = read_before or not worth.is_in_log_order
         key = commit.key.key
         self._keys.add(key)
         if self._is_retired(key, commit.cdid):
@@ -221,6 +224,7 @@ class Netting:
         """
         target = commit.target
         assert target is not None
+        read_before = read_before or not worth.is_in_log_order
         uri = target_uri(target)
         if target.scope is Scope.KEY:
             self._keys.add(uri)
@@ -235,7 +239,7 @@ class Netting:
             only_author=worth is Worth.ONLY_AUTHOR,
             signed=commit.signed,
         )
-        if worth is not Worth.FIRM:
+        if worth not in (Worth.FIRM, Worth.FOR_ITS_PROOF):
             self.set_aside.add(target.owner)
         if self._is_known(stone):
             return True

@@ -56,10 +56,17 @@ class Worth(Enum):
     """What an accepted commit is worth."""
 
     FIRM = "firm"
+    FOR_ITS_PROOF = "for_its_proof"
+    """Firm for its proof alone: its server has no say about the owner, nor has the order of its log."""
     PROVISIONAL = "provisional"
     """Its owner is taken as living where it came from, until that is known."""
     ONLY_AUTHOR = "only_author"
     """A proven delete by somebody else than the owner: it takes its author's records."""
+
+    @property
+    def is_in_log_order(self) -> bool:
+        """Whether log order decides between this and what the same feed said before; else createdAt does."""
+        return self in (Worth.FIRM, Worth.PROVISIONAL)
 
 
 class Refusal(StrEnum):
@@ -333,7 +340,7 @@ class Judging:
             return Refusal.NOT_AUTHORITATIVE if fault is not None else Refusal.NOT_OWNER
         if fault is not None:
             return _refusal(fault, strict=False)
-        return Worth.FIRM if may_write else Worth.ONLY_AUTHOR
+        return Worth.FOR_ITS_PROOF if may_write else Worth.ONLY_AUTHOR
 
 
 def _refusal(fault: ProofFault, *, strict: bool) -> Refusal:

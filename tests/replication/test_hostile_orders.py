@@ -19,7 +19,17 @@ from indexer.replication.page import read_rows
 from indexer.replication.trust import TrustMode, owner_of_commit
 from indexer.simulation.hostile import Trick, forgeries
 from indexer.simulation.network import Network
-from indexer.simulation.scripted import ALPHA, BETA, entity, key_pair, post, post_key, profile
+from indexer.simulation.scripted import (
+    ALPHA,
+    BETA,
+    delete,
+    entity,
+    key_pair,
+    post,
+    post_key,
+    profile,
+    profile_key,
+)
 from tests.replication.stage import NOW, SCHEMAS, open_mirror
 
 if TYPE_CHECKING:
@@ -154,6 +164,48 @@ async def test_every_try_at_once_ends_in_the_honest_state(database_url: str) -> 
     assert len(tries) > 1000
     for order in ([3] * 200, []):
         await _any_interleaving(database_url, tries, order, 100)
+
+
+def _at(day: int) -> str:
+    return f"2025-01-{day:02}T00:00:00Z"
+
+
+def _replayed() -> tuple[list[bytes], list[bytes]]:
+    """Alice's log at home, and true commits of it as somebody else may show them: in whatever order hurts."""
+
+    def gone(key: str, day: int) -> bytes:
+        return delete(post_key(ALICE, key), author=ALICE, created_at=_at(day))
+
+    x1, x2, no_x = (
+        post(ALICE, "x", "1", created_at=_at(2)),
+        post(ALICE, "x", "2", created_at=_at(3)),
+        gone("x", 4),
+    )
+    y, no_y = post(ALICE, "y", "1", created_at=_at(2)), gone("y", 4)
+    old, new = (profile(ALICE, username=name, created_at=_at(day)) for name, day in (("old", 2), ("new", 3)))
+    z1, z2 = (post(ALICE, "z/1", text, created_at=_at(day)) for text, day in (("1", 2), ("2", 5)))
+    no_z = gone("z/*", 4)
+    home = [entity(ALICE, ALPHA, created_at=_at(1)), x1, y, old, z1, x2, new, no_x, no_y, no_z, z2]
+    return home, [no_x, x1, x2, x1, no_y, y, new, old, z2, no_z, z1]
+
+
+@pytest.mark.parametrize("mode", [TrustMode.AUTHORITY, TrustMode.STRICT])
+@pytest.mark.parametrize("page", [1, 3, 100])
+async def test_true_commits_shown_in_another_order_change_nothing(
+    database_url: str, mode: TrustMode, page: int
+) -> None:
+    """Deleted documents stay away, replaced ones stay replaced, what followed a delete lives."""
+    home, shown = _replayed()
+    async with open_mirror(database_url, mode) as mirror:
+        for turns in ([(ALPHA, home)], [(ALPHA, home), (MALLORY, shown)], [(MALLORY, shown), (ALPHA, home)]):
+            await mirror.clear()
+            for source, commits in turns:
+                for start in range(0, len(commits), page):
+                    await mirror.write(source, commits[start : start + page])
+            await finish(mirror, dict(turns), {})
+            assert await mirror.keys() == {profile_key(ALICE), post_key(ALICE, "z/1")}
+            assert await mirror.value(profile_key(ALICE)) == {"username": "new"}
+            assert (await mirror.value(post_key(ALICE, "z/1")))["body"] == "2"
 
 
 def test_the_hostile_tries_everything() -> None:
