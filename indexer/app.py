@@ -38,7 +38,7 @@ from indexer.instruments import Instruments, MirrorFigures
 from indexer.mirror.activity import Activity, Counting
 from indexer.mirror.builds import Builds
 from indexer.mirror.database import Database, StoreUnavailable
-from indexer.mirror.embedded import EmbeddedServerError, start_embedded
+from indexer.mirror.embedded import EMBEDDED_FOLDER, EmbeddedServerError, start_embedded
 from indexer.mirror.knowledge import Knowledge
 from indexer.mirror.lock import role as role_lease
 from indexer.mirror.migrate import MigrationError, migrate, migrations, missing_migrations
@@ -693,7 +693,16 @@ async def fetch_activity(settings: Settings, subject: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def open_for_reading(settings: Settings) -> AsyncIterator[Database]:
-    """The store, for commands that report or do one thing; its schema is left as it is."""
+    """The store, for commands that report or do one thing; its schema is left as it is.
+
+    None is made where there is none: that is for whoever runs the indexer.
+    """
+    backends = settings.backends
+    if not backends.postgres_dsn and not (backends.data_dir.expanduser() / EMBEDDED_FOLDER).exists():
+        raise ExpectedError(
+            f"there is no database in {backends.data_dir} (backends.dataDir): `concrnt-indexer up` makes one",
+            code="no_database",
+        )
     async with (
         open_store(settings) as dsn,
         open_database(dsn, size=2, application="indexer report") as database,

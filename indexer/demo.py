@@ -18,10 +18,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import structlog
+import yaml
 
 from indexer.app import House, run_up, utc_now
 from indexer.errors import ExpectedError, unwrapped
 from indexer.mirror.database import StoreUnavailable
+from indexer.mirror.servers import ServerState
 from indexer.mirror.statistics import server_reports, totals
 from indexer.progress import Pace, ProgressSnapshot, seconds_left
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from indexer.config import Settings
+    from indexer.mirror.statistics import ServerReport
 
 log = structlog.get_logger(__name__)
 
@@ -102,6 +105,7 @@ async def run_demo(
     with unwrapped():
         async with network as (seed_domain, overrides, expected), asyncio.TaskGroup() as group:
             demo_settings = _demo_settings(settings, folder, seed_domain, overrides)
+            _write_configuration(folder, seed_domain, overrides)
             watching: list[asyncio.Task[None]] = []
 
             def opened(house: House) -> None:
@@ -131,6 +135,15 @@ def _demo_settings(settings: Settings, folder: Path, seed: str, overrides: dict[
     return settings.model_copy(update={"crawl": crawl, "backends": backends, "observability": observability})
 
 
+def _write_configuration(folder: Path, seed: str, overrides: dict[str, str]) -> None:
+    """Write what other commands need to look at the demo: `--config` this file."""
+    told = {
+        "crawl": {"seed": seed, "hostOverrides": overrides},
+        "backends": {"dataDir": str(folder.absolute())},
+    }
+    (folder / "config.yaml").write_text(yaml.safe_dump(told), encoding="utf-8")
+
+
 async def _watch(house: House, expected: int, servers: int, show: Callable[[ProgressSnapshot], None]) -> None:
     watch = _Watch(house, expected, servers, began_at=utc_now())
     while True:
@@ -156,7 +169,7 @@ class _Watch:
         layer = self.house.settings.crawl.layer
         counted = await totals(self.house.database, layer=layer)
         reports = await server_reports(self.house.database, layer=layer)
-        drained = sum(r.caught_up_at is not None and r.caught_up_at >= self.began_at for r in reports)
+        drained = sum(map(self._is_drained, reports))
         per_second = self.pace.observe(time.monotonic(), counted.commits)
         # Once everything was searchable, a few changes under way do not make the demo fall behind.
         in_hand = _CHANGES_IN_HAND if self.was_caught_up else 0
@@ -174,3 +187,9 @@ class _Watch:
             caught_up=caught_up,
             api_url=self.house.api_url,
         )
+
+    def _is_drained(self, server: ServerReport) -> bool:
+        """Whether nothing of a server is waited for: it was read to its end, or an operator paused it."""
+        if server.state == ServerState.PAUSED:
+            return True
+        return server.caught_up_at is not None and server.caught_up_at >= self.began_at

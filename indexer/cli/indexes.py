@@ -107,9 +107,7 @@ def _compare(file: "Path | None", uids: "Sequence[str]", *, repairing: bool, as_
     settings = load_settings(file)
     from indexer import maintenance  # noqa: PLC0415
     from indexer.cli.running import run  # noqa: PLC0415
-    from indexer.observability.logging import setup_logging  # noqa: PLC0415
 
-    setup_logging(settings.observability.log_format, "warning")
     found = run(maintenance.run_comparison(settings, uids, repairing=repairing))
     if as_json:
         print_json(found)
@@ -130,9 +128,7 @@ def _build(
     settings = load_settings(file)
     from indexer import maintenance  # noqa: PLC0415
     from indexer.cli.running import run  # noqa: PLC0415
-    from indexer.observability.logging import setup_logging  # noqa: PLC0415
 
-    setup_logging(settings.observability.log_format, "warning")
     show = _quiet if as_json else _lines()
     built = run(maintenance.run_builds(settings, uids, reason=reason, show=show, judging=judging))
     if as_json:

@@ -72,6 +72,13 @@ def main() -> None:
     sys.exit(code)
 
 
+def _ended(code: int) -> int:
+    """Say that a command was interrupted, where that is no way to end it."""
+    if code != FINE:
+        typer.echo(f"{PROGRAM}: interrupted", err=True)
+    return code
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; expected errors are printed, others are raised.
 
@@ -82,7 +89,7 @@ def run(arguments: Sequence[str]) -> int:
         code = typer.main.get_command(app).main(arguments, prog_name=PROGRAM, standalone_mode=False)
     except KeyboardInterrupt:
         # What runs until it is stopped has ended as it should, however early the stop came.
-        return interrupted
+        return _ended(interrupted)
     except typer.Abort:
         return FAILED
     except Exception as error:
@@ -92,5 +99,5 @@ def run(arguments: Sequence[str]) -> int:
         print_error(known, as_json="--json" in arguments)
         return known.exit_code
     if code == _TYPER_INTERRUPTED:
-        return interrupted
+        return _ended(interrupted)
     return code if isinstance(code, int) else FINE

@@ -31,5 +31,12 @@ def load_configuration(file: Path | None) -> "Configuration":
 
 
 def load_settings(file: Path | None) -> "Settings":
-    """Return the settings in force. Raises `ConfigurationError`."""
-    return load_configuration(file).settings
+    """Return the settings in force; what is worth a warning goes to standard error from here on.
+
+    Raises `ConfigurationError`.
+    """
+    settings = load_configuration(file).settings
+    from indexer.observability.logging import setup_logging  # noqa: PLC0415 - `--help` does without it
+
+    setup_logging(settings.observability.log_format, "warning")
+    return settings

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+EMBEDDED_FOLDER = "postgres"
+"""Where an embedded server lives below its data folder."""
+
 _SERVER_SETTINGS = {
     "shared_buffers": "128MB",
     "max_connections": "60",
@@ -71,7 +74,7 @@ def start_embedded(data_dir: Path, *, database: str = "concrnt") -> EmbeddedServ
     Raises `EmbeddedServerError` with a sentence when the folder can not be written, has no space, or the
     server does not come up.
     """
-    directory = data_dir.expanduser().resolve() / "postgres"
+    directory = data_dir.expanduser().resolve() / EMBEDDED_FOLDER
     _check_folder(directory)
     with _plain_environment():
         if not (directory / "PG_VERSION").exists():

@@ -314,7 +314,8 @@ def test_an_interrupted_command_fails(command: Command, app: ModuleType) -> None
         raise KeyboardInterrupt
 
     app.fetch_servers = fetch_servers  # type: ignore[attr-defined]
-    assert command("servers").code == 1
+    ended = command("servers")
+    assert (ended.code, ended.err) == (1, "concrnt-indexer: interrupted\n")
 
 
 ACTIVITY = {

@@ -71,3 +71,13 @@ def test_doctor_exits_1_when_something_is_not_in_order(tmp_path: Path) -> None:
     printed = json.loads(ended.stdout)
     assert printed["ok"] is False
     assert {check["name"] for check in printed["checks"] if not check["ok"]} == {"database", "seed"}
+
+
+@pytest.mark.parametrize("arguments", [["servers"], ["stats"], ["inspect", "cckv://alpha.example/a"]])
+def test_a_report_makes_no_database(arguments: list[str], tmp_path: Path) -> None:
+    """Where there is none it says so, and leaves nothing."""
+    environ = {**os.environ, "INDEXER_BACKENDS__DATA_DIR": str(tmp_path / "nothing")}
+    ended = _run(*arguments, "--json", cwd=tmp_path, env=environ)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert json.loads(ended.stderr)["code"] == "no_database"
+    assert not list(tmp_path.iterdir())
