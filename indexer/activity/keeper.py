@@ -35,6 +35,11 @@ RETRY_SECONDS: Final = 5.0
 """How soon a tick that failed, or numbers whose document was not there yet, are tried again at most."""
 
 
+FIRST_WAIT_SECONDS: Final = 15.0
+"""Between the first two ticks of a process; then twice as long each time, up to the interval. The first one
+may come in the middle of a backfill, and what it leaves out should not wait for a whole interval."""
+
+
 class ActivityMetrics(Protocol):
     """What the keeper tells of its work."""
 
@@ -74,6 +79,7 @@ class ActivityKeeper:
         self._clock = clock
         self._unavailable = unavailable
         self._sleep = sleep
+        self._wait = min(FIRST_WAIT_SECONDS, interval_seconds)
 
     async def run(self) -> None:
         """Tick and deliver until cancelled. Raises only what is a mistake of ours."""
@@ -118,8 +124,9 @@ class ActivityKeeper:
     async def _deliver_all_ready(self) -> None:
         """Deliver, then wait for the next tick; what waits for its document is tried again meanwhile."""
         waited = 0.0
-        while waited < self._interval:
+        while waited < self._wait:
             waiting = await self._deliver()
-            pause = min(RETRY_SECONDS, self._interval - waited) if waiting else self._interval - waited
+            pause = min(RETRY_SECONDS, self._wait - waited) if waiting else self._wait - waited
             await self._sleep(pause)
             waited += pause
+        self._wait = min(2 * self._wait, self._interval)
