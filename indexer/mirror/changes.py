@@ -38,6 +38,8 @@ class RecordPut:
     first_created_at: datetime
     signed: str
     provisional: bool = False
+    ahead: bool = False
+    """Asked for by hand, and not brought by the source's feed in order since."""
 
 
 @dataclass(frozen=True, slots=True)

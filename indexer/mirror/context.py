@@ -3,7 +3,7 @@
 The transaction first takes an advisory lock for each owner that the page concerns (sorted, so that no two
 transactions wait for each other), exclusive for owners whose keys it deletes and shared for the others;
 then the rows of its keys. So no delete runs beside a put or a reference that it concerns, and pages without
-deletes run side by side. What is read here then stays true until the commit, but for two servers that put the
+deletes run side by side. What is read here then stays true until the commit, but for two writers that put the
 same new key at once: that `put_records` settles.
 """
 
@@ -43,6 +43,8 @@ class Head:
     created_at: datetime
     first_created_at: datetime
     provisional: bool
+    ahead: bool = False
+    """Asked for by hand; its source's feed has not brought it in order since."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,7 @@ async def _put_records(connection: Connection, changes: Changes) -> None:
             *_columns(puts, _RECORD_COLUMNS),
             list(changes.known_keys),
             [put.provisional for put in puts],
+            [put.ahead for put in puts],
         )
     if changes.first_created:
         lowered = sorted(changes.first_created.items())

@@ -85,7 +85,9 @@ create table mirror.records (
   indexed_at timestamptz,
   signed text not null,
   -- said about an owner of whom nobody knows yet where they live, without a proof that holds
-  provisional boolean not null default false
+  provisional boolean not null default false,
+  -- asked for by hand, and not brought by its source's feed in order since
+  ahead boolean not null default false
 ) with (fillfactor = 80);
 
 create index records_cdid on mirror.records (cdid);

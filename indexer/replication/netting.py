@@ -9,11 +9,17 @@ whatever the createdAt; it touches only what its own source said as provisionall
 could bar anything firm. A delete by somebody else than the owner touches its author's records only. Log order
 decides only in a feed that speaks for the owner: what counts for its proof alone may have been put into any
 order by whoever shows it, so createdAt settles it, as between servers.
+
+A document that was asked for by hand is *ahead* of its feed
+until the feed brings it: createdAt settles it with what the feed brings meanwhile, as if another server had
+sent it. What wins over it leaves no memory of it, for the feed may bring it yet; what it wins over is retired:
+the feed has gone past that (decisions/0025).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from indexer.concrnt.uri import DeleteTarget, Scope, compose_document, covering_targets, owner_of
@@ -28,6 +34,17 @@ if TYPE_CHECKING:
     from indexer.concrnt.documents import Commit
 
 Order = tuple["datetime", str]
+
+
+class Reading(Enum):
+    """How rows come."""
+
+    FEED = auto()
+    """As a page of the feed, whose turn it is."""
+    AGAIN = auto()
+    """Read again or judged later, in the order of the log, while the feed stands anywhere."""
+    BY_HAND = auto()
+    """A document was asked for, wherever it stands in the log."""
 
 
 def target_uri(target: DeleteTarget) -> str:
@@ -47,6 +64,7 @@ class Netting:
 
     context: Context
     source: str
+    reading: Reading = Reading.FEED
     _standing: dict[str, _Standing] = field(init=False)
     _lowered: dict[str, datetime] = field(default_factory=dict)
     _retired: dict[tuple[str, str], Retirement] = field(default_factory=dict)
@@ -108,15 +126,19 @@ class Netting:
             self._stand(head, commit)
             return
         foreign = standing.head.source != self.source
+        in_turn = not read_before and not foreign
         if head.provisional and (foreign or not standing.head.provisional):
             self.set_aside.add(head.owner)
         elif standing.head.provisional and not head.provisional:
             self._stand(head, commit)  # what was provisional there leaves no memory
-        elif (read_before or foreign) and _order(head) <= _order(standing.head):
+        elif (not in_turn or standing.head.ahead) and _order(head) <= _order(standing.head):
             self._lower(standing, head.created_at)
+            if in_turn or (self.reading is Reading.AGAIN and (foreign or standing.head.ahead)):
+                self._retire(head, None)  # or its feed would bring it in order, over what is newer in its log
         else:
             first = min(standing.head.first_created_at, head.created_at)
-            self._retire(standing.head, None)
+            if not standing.head.ahead or self.reading is Reading.AGAIN:
+                self._retire(standing.head, None)
             self._stand(replace(head, first_created_at=first), commit)
 
     def _stand(self, head: Head, commit: Commit) -> None:
@@ -124,10 +146,15 @@ class Netting:
         self._note_href(head)
 
     def _confirm(self, standing: _Standing, commit: Commit) -> None:
-        """The same document again: the owner's own server becomes its source."""
+        """The same document again: the owner's own server becomes its source, its feed brings it in order."""
         head = standing.head
-        if head.source != self.source and not head.provisional and self._is_home_of(head.owner):
-            standing.head = replace(head, source=self.source)
+        confirmed = head
+        if head.source == self.source:
+            confirmed = replace(head, ahead=head.ahead and self.reading is not Reading.FEED)
+        elif not head.provisional and self._is_home_of(head.owner):
+            confirmed = replace(head, source=self.source, ahead=self.reading is Reading.BY_HAND)
+        if confirmed != head:
+            standing.head = confirmed
             standing.commit = commit
 
     def _is_home_of(self, owner: str) -> bool:
@@ -162,6 +189,7 @@ class Netting:
             created_at=commit.created_at,
             first_created_at=commit.created_at,
             provisional=provisional,
+            ahead=self.reading is Reading.BY_HAND,
         )
 
     # --- memory of what went
@@ -252,14 +280,14 @@ class Netting:
         hrefs = {uri} if target.scope in (Scope.KEY, Scope.DOCUMENT) else set()
         for head in taken:
             if self._goes_before(head, stone, in_log_order=in_log_order):
-                self._remove(head, stone)
+                self._remove(head, stone, in_log_order=in_log_order)
                 hrefs |= {head.key, compose_document(head.owner, head.cdid)}
                 if target.scope is Scope.DOCUMENT:
                     self._note_lost_document(head.key, stone)
         for head in self._referring_to(target, hrefs):
             may_go = _may_touch(stone, head, is_reference=True)
             if may_go and self._goes_before(head, stone, in_log_order=in_log_order):
-                self._remove(head, stone)
+                self._remove(head, stone, in_log_order=in_log_order)
         self._reach_out(stone, hrefs, in_log_order=in_log_order)
         return True
 
@@ -310,13 +338,12 @@ class Netting:
 
     def _goes_before(self, head: Head, stone: Tombstone, *, in_log_order: bool) -> bool:
         """What came before the delete in its own feed goes; of other feeds what is not newer."""
-        return (in_log_order and head.source == self.source) or _order(head) <= (
-            stone.created_at,
-            stone.cdid,
-        )
+        came_before = in_log_order and head.source == self.source and not head.ahead
+        return came_before or _order(head) <= (stone.created_at, stone.cdid)
 
-    def _remove(self, head: Head, stone: Tombstone) -> None:
-        self._retire(head, stone)
+    def _remove(self, head: Head, stone: Tombstone, *, in_log_order: bool) -> None:
+        if not (head.ahead and in_log_order):
+            self._retire(head, stone)
         del self._standing[head.key]
         self._lowered.pop(head.key, None)
 
@@ -404,4 +431,5 @@ def _record(head: Head, commit: Commit) -> RecordPut:
         first_created_at=head.first_created_at,
         signed=commit.signed,
         provisional=head.provisional,
+        ahead=head.ahead,
     )

@@ -11,6 +11,7 @@ The rules are those of behaviour.md section 3:
 * Rows that were read before (`behind` of them, at the head of the page: overlap re-reads them) and documents
   that other servers sent are settled by createdAt, then CDID: what is not newer than the stored document or
   than a delete that covers its key changes nothing, but may tell that the key is older than was known.
+* A document that was asked for by hand is settled by createdAt too, until its feed has brought it.
 * What a commit is worth is given (`Judgement`, made by `trust.py`): rejected ones are counted and buried,
   others are firm, provisional or limited. Without a judgement every commit is firm.
 * A document that was replaced or removed once (it is *retired*) never returns, and a delete that was applied
@@ -43,7 +44,7 @@ from indexer.mirror.changes import (
     Waiting,
 )
 from indexer.mirror.context import Context, Needs
-from indexer.replication.netting import Netting, target_uri
+from indexer.replication.netting import Netting, Reading, target_uri
 from indexer.replication.trust import Refusal, Worth, owner_of_commit
 
 if TYPE_CHECKING:
@@ -134,13 +135,15 @@ def plan(
     behind: int,
     schemas: Schemas,
     judgement: Judgement | None = None,
+    reading: Reading = Reading.FEED,
 ) -> Changes:
     """Net a page out. `rows` are in log order, the first `behind` of them were read before.
 
     `source` is the server whose feed this is. A community of a person is malformed (section 3, rule 7).
-    `judgement` says what each row is worth; without one (`trust.mode: off`) everybody is believed.
+    `judgement` says what each row is worth; without one (`trust.mode: off`) everybody is believed. Rows that
+    are no page of the feed (`reading`) were all read before.
     """
-    page = _Page(source, schemas, Netting(context, source), is_judged=judgement is not None)
+    page = _Page(source, schemas, Netting(context, source, reading), is_judged=judgement is not None)
     for position, row in enumerate(rows):
         read_before = position < behind
         if judgement is None:

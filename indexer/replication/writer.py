@@ -25,6 +25,7 @@ from indexer.mirror.letters import keep_dead_letters
 from indexer.mirror.pages import apply_changes
 from indexer.mirror.servers import advance_cursor, check_lease
 from indexer.mirror.trust import count_rejected, load_facts, no_longer_waiting, settle_owners
+from indexer.replication.netting import Reading
 from indexer.replication.plan import dead_letter, needs, plan
 
 if TYPE_CHECKING:
@@ -93,15 +94,21 @@ class PageWriter:
         return await self._write(rows, source, None, behind=len(rows), now=now)
 
     async def write_one(self, commit: Commit, source: str, *, now: datetime) -> Changes:
-        """Apply one document that was asked for by hand, as a row that was read before.
+        """Apply one document that was asked for by hand, wherever it stands in the log.
 
-        It is judged like any other. What is refused, or waits for another document, is told to who asked and
-        neither counted nor kept. Raises `StoreUnavailable`.
+        It is settled with what stands by createdAt, also later, until the feed has brought it. Nobody else is
+        at work on its owner meanwhile. It is judged like any other. What is refused, or waits for another
+        document, is told to who asked and neither counted nor kept. Raises `StoreUnavailable`.
         """
 
         async def work(connection: Connection) -> Changes:
-            wanted = await self._lock(connection, [commit])
-            return await self._apply(connection, [commit], source, wanted, behind=1, now=now, by_hand=True)
+            wanted = needs([commit])
+            await self._lock(
+                connection, replace(wanted, deleting_owners={*wanted.deleting_owners, *wanted.owners})
+            )
+            return await self._apply(
+                connection, [commit], source, wanted, behind=1, now=now, reading=Reading.BY_HAND
+            )
 
         try:
             changes = await self._database.transaction("apply_one", work)
@@ -137,14 +144,17 @@ class PageWriter:
 
     async def lock(self, connection: Connection, rows: Sequence[Row]) -> None:
         """Lock the owners of everything that the transaction is going to apply, before the first of it."""
-        await self._lock(connection, rows)
+        await self._lock(connection, needs(rows))
 
     async def apply_again(
         self, connection: Connection, rows: Sequence[Row], source: str, *, now: datetime
     ) -> Changes:
         """Apply rows that were read before, in the caller's transaction."""
-        wanted = await self._lock(connection, rows)
-        return await self._apply(connection, rows, source, wanted, behind=len(rows), now=now)
+        wanted = needs(rows)
+        await self._lock(connection, wanted)
+        return await self._apply(
+            connection, rows, source, wanted, behind=len(rows), now=now, reading=Reading.AGAIN
+        )
 
     async def judge_again(self, *, limit: int, asked_for: Collection[str], now: datetime) -> JudgedAgain:
         """Judge again the commits whose documents have come or were `asked_for`.
@@ -178,11 +188,16 @@ class PageWriter:
         behind: int,
         now: datetime,
     ) -> Changes:
+        reading = Reading.FEED if advance is not None else Reading.AGAIN
+
         async def work(connection: Connection) -> Changes:
             if advance is not None:
                 await check_lease(connection, advance.lease)
-            wanted = await self._lock(connection, rows)
-            changes = await self._apply(connection, rows, source, wanted, behind=behind, now=now)
+            wanted = needs(rows)
+            await self._lock(connection, wanted)
+            changes = await self._apply(
+                connection, rows, source, wanted, behind=behind, now=now, reading=reading
+            )
             if advance is not None:
                 await self._advance(connection, advance, changes.tally)
             return changes
@@ -190,11 +205,11 @@ class PageWriter:
         async def work_row_by_row(connection: Connection) -> Changes:
             if advance is not None:
                 await check_lease(connection, advance.lease)
-            await self._lock(connection, rows)
+            await self._lock(connection, needs(rows))
             tally = Tally()
             for position, row in enumerate(rows):
                 tally += await self._apply_row(
-                    connection, row, source, read_before=position < behind, now=now
+                    connection, row, source, read_before=position < behind, now=now, reading=reading
                 )
             if advance is not None:
                 await self._advance(connection, advance, tally)
@@ -208,16 +223,11 @@ class PageWriter:
         self._on_marked()
         return changes
 
-    async def _lock(self, connection: Connection, rows: Sequence[Row]) -> Needs:
-        """Lock the owners of a page; where rows are judged also whose home or follows it tells.
-
-        Returns what the page needs to know.
-        """
-        wanted = needs(rows)
+    async def _lock(self, connection: Connection, wanted: Needs) -> None:
+        """Lock the owners of a page; where rows are judged also whose home or follows it tells."""
         if self._trust is None:
             wanted = replace(wanted, speakers=(), settled_owners=())
         await lock_owners(connection, wanted)
-        return wanted
 
     async def _apply(
         self,
@@ -228,7 +238,7 @@ class PageWriter:
         *,
         behind: int,
         now: datetime,
-        by_hand: bool = False,
+        reading: Reading,
     ) -> Changes:
         judgement = None
         homes = None
@@ -242,19 +252,34 @@ class PageWriter:
                 )
         context = await load_context(connection, wanted, homes=homes)
         changes = plan(
-            rows, context, source=source, behind=behind, schemas=self._schemas, judgement=judgement
+            rows,
+            context,
+            source=source,
+            behind=behind,
+            schemas=self._schemas,
+            judgement=judgement,
+            reading=reading,
         )
+        by_hand = reading is Reading.BY_HAND
         applied = replace(changes, dead_letters=[], waiting=[]) if by_hand else changes
         await apply_changes(connection, applied, indexed_schemas=self._indexed, now=now)
         return replace(changes, withdrawn=withdrawn) if withdrawn else changes
 
     async def _apply_row(
-        self, connection: Connection, row: Row, source: str, *, read_before: bool, now: datetime
+        self,
+        connection: Connection,
+        row: Row,
+        source: str,
+        *,
+        read_before: bool,
+        now: datetime,
+        reading: Reading,
     ) -> Tally:
         try:
             async with connection.transaction():
-                behind = int(read_before)
-                changes = await self._apply(connection, [row], source, needs([row]), behind=behind, now=now)
+                changes = await self._apply(
+                    connection, [row], source, needs([row]), behind=int(read_before), now=now, reading=reading
+                )
                 return changes.tally
         except REFUSED as error:
             log.warning("PostgreSQL refuses a row", server=source, why=describe(error))

@@ -10,7 +10,7 @@ from unnest($1::bigint[], $2::boolean[]) as locks (number, exclusive)
 
 -- name: heads_by_key
 -- The documents that stand under these keys, held until the end of the transaction.
-select key, owner, author, schema, href, source, cdid, created_at, first_created_at, provisional
+select key, owner, author, schema, href, source, cdid, created_at, first_created_at, provisional, ahead
 from mirror.records
 where key = any($1::text[])
 order by key
@@ -19,7 +19,8 @@ for update
 -- name: heads_by_document
 -- The records that hold these documents, by owner and CDID.
 select
-  r.key, r.owner, r.author, r.schema, r.href, r.source, r.cdid, r.created_at, r.first_created_at, r.provisional
+  r.key, r.owner, r.author, r.schema, r.href, r.source, r.cdid, r.created_at, r.first_created_at, r.provisional,
+  r.ahead
 from unnest($1::text[], $2::text[]) as asked (owner, cdid)
 join mirror.records r on r.cdid = asked.cdid and r.owner = asked.owner
 order by r.key

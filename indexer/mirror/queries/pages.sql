@@ -4,16 +4,17 @@
 -- Remove what stands in a range ($1 <= key < $2; the target $3 itself only when $4), and the references to it.
 -- $5 keys of the page (left alone), $6 source, $7 in log order, $8 createdAt and $9 CDID of the delete,
 -- $10 indexed schemas, $11 now; $12 provisional: only what is as provisional and of the same source, and no memory
--- of it is kept; $13 only this author's, null: anybody's.
+-- of it is kept; $13 only this author's, null: anybody's. What is ahead of its feed goes by createdAt, and without a
+-- memory when the delete is in log order: its feed may bring it yet.
 with removed as (
   delete from mirror.records r
   where r.key >= $1 and r.key < $2
     and (r.key >= $3 || '/' or ($4 and r.key = $3))
     and r.key <> all($5::text[])
-    and (($7 and r.source = $6) or (r.created_at, r.cdid) <= ($8, $9))
+    and (($7 and r.source = $6 and not r.ahead) or (r.created_at, r.cdid) <= ($8, $9))
     and (not $12 or (r.provisional and r.source = $6))
     and ($13::text is null or r.author = $13)
-  returning r.key, r.cdid, r.schema, r.owner, r.provisional
+  returning r.key, r.cdid, r.schema, r.owner, r.provisional, r.ahead
 ), referring_keys as (
   select r.key, r.href from mirror.records r
   where r.href >= $1 and r.href < $2 and (r.href >= $3 || '/' or ($4 and r.href = $3))
@@ -30,17 +31,17 @@ with removed as (
   where r.key = any(array(select key from referring_keys))
     and r.href = any(array(select href from referring_keys))
     and r.key <> all($5::text[])
-    and (($7 and r.source = $6) or (r.created_at, r.cdid) <= ($8, $9))
+    and (($7 and r.source = $6 and not r.ahead) or (r.created_at, r.cdid) <= ($8, $9))
     and (not $12 or r.source = $6)
     and ($13::text is null or r.author = $13)
-  returning r.key, r.cdid, r.schema, r.provisional
+  returning r.key, r.cdid, r.schema, r.provisional, r.ahead
 ), gone as (
-  select key, cdid, schema, provisional from removed
+  select key, cdid, schema, provisional, ahead from removed
   union
-  select key, cdid, schema, provisional from referring
+  select key, cdid, schema, provisional, ahead from referring
 ), kept as (
   insert into mirror.retired (key, cdid, deleted_at, deleted_by)
-  select key, cdid, $8, $9 from gone where not $12 and not provisional order by cdid, key
+  select key, cdid, $8, $9 from gone where not $12 and not provisional and not (ahead and $7) order by cdid, key
   on conflict do nothing
 ), marked as (
   insert into mirror.projection_queue (key, marked_at, former_schemas)
@@ -63,13 +64,15 @@ with gone as (
     as d (href, in_log_order, created_at, cdid, provisional, only_author)
   where r.href = d.href
     and r.key <> all($5::text[])
-    and ((d.in_log_order and r.source = $6) or (r.created_at, r.cdid) <= (d.created_at, d.cdid))
+    and ((d.in_log_order and r.source = $6 and not r.ahead) or (r.created_at, r.cdid) <= (d.created_at, d.cdid))
     and (not d.provisional or r.source = $6)
     and (d.only_author is null or r.author = d.only_author)
-  returning r.key, r.cdid, r.schema, d.created_at as deleted_at, d.cdid as deleted_by, d.provisional
+  returning
+    r.key, r.cdid, r.schema, d.created_at as deleted_at, d.cdid as deleted_by,
+    d.provisional or (r.ahead and d.in_log_order) as forgotten
 ), kept as (
   insert into mirror.retired (key, cdid, deleted_at, deleted_by)
-  select key, cdid, deleted_at, deleted_by from gone where not provisional order by cdid, key
+  select key, cdid, deleted_at, deleted_by from gone where not forgotten order by cdid, key
   on conflict do nothing
 ), marked as (
   insert into mirror.projection_queue (key, marked_at, former_schemas)
@@ -88,13 +91,14 @@ delete from mirror.records where key = any($1::text[])
 
 -- name: put_records
 -- Put documents under their keys; planning has decided that they win. The condition settles the one case that
--- planning can not see: another server's follower that puts the same new key at the same time. $12 are the keys
--- that planning knew, $13 says which documents are provisional.
+-- planning can not see: another writer that puts the same new key at the same time. Then createdAt decides, also
+-- where both speak of one source: a feed has one writer at a time, so the other one is not an earlier page of it.
+-- $12 are the keys that planning knew, $13 says which documents are provisional, $14 which are ahead of their feed.
 insert into mirror.records as r
-  (key, owner, author, schema, parent, href, source, cdid, created_at, first_created_at, signed, provisional)
+  (key, owner, author, schema, parent, href, source, cdid, created_at, first_created_at, signed, provisional, ahead)
 select * from unnest(
   $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
-  $9::timestamptz[], $10::timestamptz[], $11::text[], $13::boolean[]
+  $9::timestamptz[], $10::timestamptz[], $11::text[], $13::boolean[], $14::boolean[]
 )
 on conflict (key) do update set
   owner = excluded.owner, author = excluded.author, schema = excluded.schema, parent = excluded.parent,
@@ -103,12 +107,12 @@ on conflict (key) do update set
     when r.key = any($12::text[]) or (r.provisional and not excluded.provisional) then excluded.first_created_at
     else least(r.first_created_at, excluded.first_created_at)
   end,
-  signed = excluded.signed, provisional = excluded.provisional
+  signed = excluded.signed, provisional = excluded.provisional, ahead = excluded.ahead
 where r.key = any($12::text[])
   or (r.provisional and not excluded.provisional)
   or (
     r.provisional = excluded.provisional
-    and (r.source = excluded.source or (r.created_at, r.cdid) <= (excluded.created_at, excluded.cdid))
+    and (r.created_at, r.cdid) <= (excluded.created_at, excluded.cdid)
   )
 
 -- name: lower_first_created
