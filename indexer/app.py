@@ -538,7 +538,12 @@ def _wire(
             metrics=instruments,
             clock=utc_now,
             discover=discovery.add,
-            moving=Moving(feeds, Moves(database, indexed_schemas=schemas.indexed), layer=crawl.layer),
+            moving=Moving(
+                feeds,
+                Moves(database, indexed_schemas=schemas.indexed),
+                discover=discovery.add,
+                layer=crawl.layer,
+            ),
         ),
         projector=projector,
         keeper=IndexKeeper(

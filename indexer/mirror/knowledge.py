@@ -24,6 +24,11 @@ class Knowledge:
         row = await self._database.fetchrow(_SQL["home"], ccid)
         return (row["domain"], EntityStanding(row["standing"])) if row else None
 
+    async def server_named(self, domain: str) -> str:
+        """The server of a domain: itself, unless it has moved."""
+        row = await self._database.fetchrow(_SQL["moved_to"], domain)
+        return row["new"] if row else domain
+
     async def server_with_key(self, csid: str) -> str | None:
         """The server that alone claims a server key; one that two servers claim is nobody's."""
         rows = await self._database.fetch(_SQL["servers_with_key"], csid)

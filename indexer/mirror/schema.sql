@@ -94,6 +94,7 @@ create index records_cdid on mirror.records (cdid);
 create index records_href on mirror.records (href) where href is not null;
 create index records_schema on mirror.records (schema, key);
 create index records_provisional on mirror.records (owner, key) where provisional;
+create index records_source on mirror.records (source);
 
 -- Documents that were replaced or removed: read again they change nothing.
 create table mirror.retired (
@@ -124,6 +125,7 @@ create table mirror.tombstones (
 
 create index tombstones_cdid on mirror.tombstones (cdid);
 create index tombstones_owner on mirror.tombstones (owner);
+create index tombstones_source on mirror.tombstones (source);
 
 create table mirror.entities (
   ccid text collate "C" primary key,
@@ -135,6 +137,9 @@ create table mirror.entities (
   -- 0 claimed by the server itself, 1 answered by the seed, 2 proven by a signature that holds
   standing smallint not null default 0
 );
+
+create index entities_domain on mirror.entities (domain);
+create index entities_source on mirror.entities (source);
 
 -- Who follows whom: one row per acker, ackee and schema; an unack keeps the row, not valid.
 create table mirror.acks (
@@ -152,6 +157,7 @@ create table mirror.acks (
 );
 
 create index acks_provisional on mirror.acks (acker) where provisional;
+create index acks_source on mirror.acks (source);
 
 -- Commits that could not be used, once each, the newest per server.
 create table mirror.dead_letters (

@@ -172,7 +172,7 @@ class ManualCrawl:
         if is_ccid(owner):
             return await self._home_of(owner)
         if not is_csid(owner):
-            return owner
+            return await self._knowledge.server_named(owner)
         server = await self._knowledge.server_with_key(owner)
         if server is None:
             raise CrawlError(CrawlFault.ABSENT, "no server, or more than one, has its owner's key")

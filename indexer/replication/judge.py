@@ -46,7 +46,7 @@ class Judge:
         people = [owner for owner in of_whom if is_ccid(owner)]
         csid = any(is_csid(owner) for owner in of_whom)
         told = [row.author for row in rows if isinstance(row, Commit) and row.kind is Kind.ENTITY]
-        domains = _other_domains(rows, of_whom, source)
+        domains = _domains(rows, of_whom) | {source}
         facts = await load_facts(connection, source, people, csid=csid, told=told, domains=domains)
         judging = Judging(rows, owners, facts, self.mode, follows=self._follows)
         proofs = await self.prover.prove(connection, rows, judging.to_prove(), now=now)
@@ -56,7 +56,7 @@ class Judge:
         return judging.conclude(proofs.faults, proofs.awaited)
 
 
-def _other_domains(rows: Sequence[Row], owners: Collection[str], source: str) -> set[str]:
-    """The domains besides the source that a page speaks for: of most pages there is none."""
+def _domains(rows: Sequence[Row], owners: Collection[str]) -> set[str]:
+    """The domains that a page speaks for."""
     told = {row.domain for row in rows if isinstance(row, Commit) and row.domain is not None}
-    return (told | {owner for owner in owners if is_domain_owner(owner)}) - {source}
+    return told | {owner for owner in owners if is_domain_owner(owner)}

@@ -1,8 +1,9 @@
 """Servers that say they have moved: the redirect of an old domain's well-known, read and not followed.
 
 It counts when it leads to another domain whose own well-known carries the same server key (behaviour.md,
-section 2): who holds the old domain gives away what is its own, and nothing of others. Any other redirect is
-the failure that it is.
+section 2): who holds the old domain gives away what is its own, and nothing of others. New names come by
+way of discovery, within its bounds, and a server moves seldom (`Moves`). Any other redirect is the failure
+that it is.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from indexer.concrnt.identifiers import MalformedName, canonical_fqdn
 from indexer.mirror.moves import MoveRefusal
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from datetime import datetime
 
-    from indexer.mirror.moves import Moves
+    from indexer.mirror.moves import Moved, Moves
     from indexer.mirror.servers import FeedState, Lease
     from indexer.replication.feeds import Feeds
 
@@ -31,7 +33,11 @@ _HTTPS_PORT = 443
 class Moving:
     """Lets servers move that say so. An empty `layer` means any."""
 
-    def __init__(self, feeds: Feeds, moves: Moves, *, layer: str) -> None:
+    def __init__(
+        self, feeds: Feeds, moves: Moves, *, discover: Callable[[list[str]], Awaitable[object]], layer: str
+    ) -> None:
+        """`discover` adds servers within discovery's bounds."""
+        self._discover = discover
         self._feeds = feeds
         self._moves = moves
         self._layer = layer
@@ -44,13 +50,19 @@ class Moving:
         if error.failure is not FailureClass.REDIRECT or error.location is None or not state.csid:
             return False
         named = domain_in(error.location)
-        if named is None or named == state.domain or not await self._is_same(named, state.csid):
+        if named is None or named == state.domain:
             return False
-        done = await self._moves.move(state.domain, named, now=now, by_operator=False, lease=lease)
+        done: Moved | MoveRefusal | None
+        done = await self._moves.refusal_of_redirect(state.domain, named, now=now)
+        if done is None:
+            if not await self._is_same(named, state.csid):
+                return False
+            await self._discover([named])
+            done = await self._moves.move(state.domain, named, now=now, by_operator=False, lease=lease)
         if isinstance(done, MoveRefusal):
             log.warning("a server can not move", server=state.domain, to=named, why=done.value)
             return False
-        log.warning("a server has moved", server=state.domain, to=named, cursor_carried=done.cursor_carried)
+        log.warning("a server has moved", server=state.domain, to=named)
         return True
 
     async def _is_same(self, domain: str, csid: str) -> bool:

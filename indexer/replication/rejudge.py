@@ -30,6 +30,7 @@ from indexer.mirror import judging as stored
 from indexer.mirror.changes import Changes, EntityStanding, Waiting
 from indexer.mirror.context import Needs, lock_owners
 from indexer.mirror.letters import keep_dead_letters
+from indexer.mirror.moves import moved_domains
 from indexer.mirror.trust import count_rejected, keep_open_questions
 from indexer.replication.page import read_rows
 from indexer.replication.plan import counted_as, dead_letter
@@ -37,7 +38,7 @@ from indexer.replication.trust import WITHDRAWN, Judgement, Refusal, TrustMode, 
 from indexer.replication.writer import PageWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from indexer.mirror.database import Connection, Database
@@ -238,21 +239,25 @@ class _Entities:
         items = await stored.entities_after(connection, self.after, limit=BATCH)
         await lock_owners(connection, Needs(settled_owners=[one.ccid for one in items]))
         rows = self.bench.read(items)
+        named = {row.domain for row in rows if isinstance(row, Commit) and row.domain is not None}
+        moved = await moved_domains(connection, named)
         holding: set[int] = set()
         if self.bench.judge is not None:
             prover = self.bench.judge.prover
             proofs = await prover.prove(connection, rows, range(len(rows)), now=self.bench.now)
             holding = {position for position, fault in proofs.faults.items() if fault is None}
         for position, (one, row) in enumerate(zip(items, rows, strict=True)):
-            standing = self._standing(one, row, holds=position in holding)
+            standing = self._standing(one, row, moved, holds=position in holding)
             await stored.judge_entity(connection, one, standing)
             if standing is None:
                 self.bench.done.removed[Refusal.UNPROVEN_ENTITY.value] += 1
                 await stored.read_again(connection, [(one.ccid, one.ccid)], now=self.bench.now)
         return items
 
-    def _standing(self, one: stored.StoredEntity, row: Row, *, holds: bool) -> EntityStanding | None:
-        """How sure the entity is now; None when it does not count at all."""
+    def _standing(
+        self, one: stored.StoredEntity, row: Row, moved: Mapping[str, str], *, holds: bool
+    ) -> EntityStanding | None:
+        """How sure the entity is now; None when it does not count at all. A document says the old name."""
         judge = self.bench.judge
         if judge is None:
             return EntityStanding.CLAIMED
@@ -262,7 +267,8 @@ class _Entities:
             return EntityStanding.PROVEN
         if one.standing is EntityStanding.ANSWERED:
             return EntityStanding.ANSWERED
-        claims_itself = row.domain == one.source and judge.mode is not TrustMode.STRICT
+        assert row.domain is not None
+        claims_itself = moved.get(row.domain, row.domain) == one.source and judge.mode is not TrustMode.STRICT
         return EntityStanding.CLAIMED if claims_itself else None
 
 

@@ -237,7 +237,10 @@ class Judging:
     # --- authority
 
     def _authority(self, position: int, owner: str) -> _Authority:
-        """Whether the server has the say about an owner, as known at this row."""
+        """Whether the server has the say about an owner, as known at this row.
+
+        A name that its server has left has none: whoever holds the domain now is somebody else.
+        """
         source = self._facts.source
         if self._now(owner) == source or (self._facts.csid is not None and owner == self._facts.csid):
             return _Authority.YES
@@ -245,7 +248,7 @@ class Judging:
             return _Authority.NO
         home = self._home_at(position, owner)
         if home is None:
-            return _Authority.UNKNOWN
+            return _Authority.NO if source in self._facts.moved else _Authority.UNKNOWN
         return _Authority.YES if home.domain == source else _Authority.NO
 
     def _home_at(self, position: int, owner: str) -> Home | None:

@@ -189,7 +189,12 @@ async def stage(
             metrics=counts,
             clock=clock,
             discover=discovery.add,
-            moving=Moving(feeds, Moves(mirror.database, indexed_schemas=SCHEMAS.indexed), layer=layer),
+            moving=Moving(
+                feeds,
+                Moves(mirror.database, indexed_schemas=SCHEMAS.indexed),
+                discover=discovery.add,
+                layer=layer,
+            ),
         )
 
         def make_residents() -> Residents:

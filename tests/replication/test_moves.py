@@ -22,6 +22,7 @@ from indexer.simulation.scripted import (
     BETA,
     GAMMA,
     SEED,
+    Delegate,
     ack,
     community,
     community_key,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 ALICE, BOB, EVE = key_pair("alice"), key_pair("bob"), key_pair("eve")
+PHONE = Delegate(ALICE, key_pair("alice's phone"))
 T0, T1, T2 = (f"2025-03-01T00:00:0{second}Z" for second in range(3))
 TO_BETA = f"https://{BETA}/.well-known/concrnt"
 LOG = [
@@ -109,17 +111,24 @@ async def test_an_operators_word_carries_everything_over(database_url: str, trus
 
 
 async def test_a_redirect_to_a_domain_with_the_same_key_does_the_same_by_itself(database_url: str) -> None:
-    """Read, not followed; the old domain is never asked or discovered again, and its gauges end."""
+    """Read, not followed; the old domain is never asked or discovered again, and its gauges end.
+
+    The new log is read from its start, and what was read before changes nothing.
+    """
     old, new = old_and_new()
     async with stage(database_url, SEED, old, new, trust=TrustMode.AUTHORITY) as on:
         on[SEED].known_servers = [old.well_known()]
         await on.crawl()
-        cursor = (await on.report(ALPHA)).cursor
+        before_it = await on.mirror.state()
         old.faults.always(faults.redirect(TO_BETA), on=Endpoint.WELL_KNOWN)
         on[SEED].known_servers = None
         before = len(old.requests)
         await on.follow(ALPHA, after=timedelta(minutes=11))
-        assert (await on.report(BETA)).cursor == cursor
+        await on.schedule.run_once()
+        assert "since" not in on.asked(BETA)[0]
+        after = await on.mirror.state()
+        for table in ("records", "retired", "tombstones", "acks", "entities", "dead_letters"):
+            assert repr(after[table]) == repr(before_it[table]).replace(f"'{ALPHA}'", f"'{BETA}'"), table
         new.receive(T2, post(ALICE, "3", "新居"))
         for _ in range(3):
             await on.crawl(after=timedelta(days=2))
@@ -180,6 +189,198 @@ async def test_a_move_puts_no_words_into_others_mouths(database_url: str) -> Non
         await on.residents.run_once()
         assert await on.mirror.keys() == {post_key(BOB, "1"), post_key(EVE, "1")}
         assert await on.mirror.value(post_key(BOB, "1")) == {"body": "本物"}
+
+
+@pytest.mark.parametrize("known", ["not at all", "by name", "discovered and down since"])
+async def test_a_redirect_says_nothing_of_what_the_new_log_holds(database_url: str, known: str) -> None:
+    """A thief who claims a key and is further on by its own clock gives away no cursor, counts or letters."""
+    thief, victim = scripted_server(ALPHA), scripted_server(BETA)
+    thief.csid = victim.csid
+    thief.receive("2025-05-31T00:00:00Z", entity(EVE, ALPHA), b'{"document": 7}')
+    victim.receive(T0, entity(ALICE, BETA), post(ALICE, "1", "前から"))
+    victim.receive("2025-05-31T12:00:00Z", post(ALICE, "2", "あとから"))
+    async with stage(database_url, SEED, thief, victim, trust=TrustMode.AUTHORITY) as on:
+        on[SEED].known_servers = [thief.well_known()]
+        if known == "discovered and down since":
+            victim.faults.always(faults.status(500), on=Endpoint.REPLICATION)
+            on[SEED].known_servers = [thief.well_known(), victim.well_known()]
+        await on.crawl()
+        if known == "by name":
+            await on.discovery.add([BETA])
+        thief.faults.always(faults.redirect(TO_BETA), on=Endpoint.WELL_KNOWN)
+        on[SEED].known_servers = None
+        await on.follow(ALPHA, after=timedelta(minutes=11))
+        assert await on.mirror.rows("select old, new from mirror.moves") == [{"old": ALPHA, "new": BETA}]
+        report = await on.report(BETA)
+        assert (report.cursor, report.commits, report.malformed) == (None, 0, 0)
+        assert await on.mirror.rows("select 1 from mirror.dead_letters") == []
+        victim.faults.clear()
+        await on.crawl(after=timedelta(minutes=20))
+        assert await on.mirror.keys() == {post_key(ALICE, "1"), post_key(ALICE, "2")}
+        assert (await on.report(BETA)).state == "following"
+
+
+async def test_a_thief_who_copies_a_log_hides_nothing_of_it(database_url: str) -> None:
+    """Its pages are the victim's, row for row; they are read all the same, as said by who may say it."""
+    log = [(T0, entity(ALICE, BETA)), (T1, post(ALICE.ccid, "1", "署名なし"))]
+    thief, victim = scripted_server(ALPHA, log), scripted_server(BETA, log)
+    thief.csid = victim.csid
+    victim.faults.always(faults.next_cursor(None), on=Endpoint.REPLICATION)
+    async with stage(database_url, SEED, thief, victim, trust=TrustMode.AUTHORITY) as on:
+        on[SEED].known_servers = [thief.well_known()]
+        await on.crawl()
+        assert await on.mirror.keys() == set()
+        thief.faults.always(faults.redirect(TO_BETA), on=Endpoint.WELL_KNOWN)
+        on[SEED].known_servers = None
+        await on.follow(ALPHA, after=timedelta(minutes=11))
+        await on.crawl(after=timedelta(minutes=20))
+        assert await on.mirror.keys() == {post_key(ALICE, "1")}
+
+
+async def test_what_waits_for_a_document_does_not_move_by_a_redirect(database_url: str) -> None:
+    """Else a thief's forgery would be judged as the words of the server whose key it claims."""
+    thief, victim = scripted_server(ALPHA), scripted_server(BETA)
+    thief.csid = victim.csid
+    victim.receive(T0, entity(ALICE, BETA))
+    thief.receive(T0, entity(EVE, ALPHA), post(PHONE, "9", "偽物"))
+    async with stage(database_url, SEED, thief, victim, trust=TrustMode.AUTHORITY) as on:
+        on[SEED].known_servers = [thief.well_known(), victim.well_known()]
+        await on.crawl()
+        assert len(await on.mirror.rows("select 1 from mirror.waiting")) == 1
+        thief.faults.always(faults.redirect(TO_BETA), on=Endpoint.WELL_KNOWN)
+        await on.follow(ALPHA, after=timedelta(minutes=11))
+        assert await on.mirror.rows("select 1 from mirror.moves") != []
+        await on.residents.run_once()
+        await on.crawl()
+        assert await on.mirror.keys() == set()
+
+
+@pytest.mark.parametrize("by_operator", [True, False])
+@pytest.mark.parametrize("followed", [True, False])
+async def test_what_stands_is_not_undone_by_reading_the_new_log(
+    database_url: str, *, by_operator: bool, followed: bool
+) -> None:
+    """A foreign copy that came first, and was confirmed, is newer than what the log begins with."""
+    first, second = post(ALICE, "1", "前", created_at=T1), post(ALICE, "1", "後", created_at=T2)
+    log = [(T0, entity(ALICE, ALPHA)), (T1, first), (T2, second)]
+    old, new = scripted_server(ALPHA, log), scripted_server(BETA, log)
+    new.csid = old.csid
+    async with stage(database_url, SEED, old, new, trust=TrustMode.AUTHORITY) as on:
+        await on.mirror.write(GAMMA, [second])
+        on[SEED].known_servers = [old.well_known()]
+        await on.crawl()
+        assert await on.mirror.value(post_key(ALICE, "1")) == {"body": "後"}
+        if followed:
+            await on.discovery.add([BETA])
+            await on.mirror.servers.begin(BETA)
+            await on.mirror.database.execute(
+                "update mirror.cursors set cursor = $2, cursor_ns = 1 where domain = $1",
+                BETA,
+                "1970-01-01T00:00:00.000000001Z",
+            )
+        done = await moves_of(on).move(ALPHA, BETA, now=on.clock(), by_operator=by_operator)
+        if not followed and not by_operator:
+            assert done is MoveRefusal.NO_ROOM
+            await on.discovery.add([BETA])
+            done = await moves_of(on).move(ALPHA, BETA, now=on.clock(), by_operator=by_operator)
+        assert not isinstance(done, MoveRefusal)
+        on[SEED].known_servers = None
+        await on.crawl(after=timedelta(minutes=20))
+        assert (await on.report(BETA)).state == "following"
+        assert await on.mirror.value(post_key(ALICE, "1")) == {"body": "後"}
+
+
+@pytest.mark.parametrize("by_operator", [True, False])
+async def test_whatever_both_names_have_brought_the_move_is_made(
+    database_url: str, *, by_operator: bool
+) -> None:
+    """Each table in which both have a row under one key: open questions, what was set aside, letters."""
+    commits = [
+        entity(BOB.ccid, GAMMA),
+        post(ALICE.ccid, "1", "だれか"),
+        post(EVE.ccid, "1", "署名が偽物", created_at=T1),
+        post(PHONE, "2", "待つ"),
+        ack(ALICE.ccid, BOB),
+        delete(post_key(ALICE, "3"), author=ALICE.ccid),
+        profile(BOB.ccid, username="偽"),
+        b'{"document": 7}',
+    ]
+    async with open_mirror(database_url, TrustMode.AUTHORITY) as mirror:
+        for domain in (ALPHA, BETA):
+            await mirror.write(domain, commits)
+        asked = await mirror.rows("select owner from mirror.unresolved where domain = $1", BETA)
+        assert len(asked) > 1
+        done = await Moves(mirror.database, indexed_schemas=SCHEMAS.indexed).move(
+            ALPHA, BETA, now=NOW, by_operator=by_operator
+        )
+        assert not isinstance(done, MoveRefusal)
+        for table in ("unresolved", "waiting", "dead_letters", "set_aside", "rejected_later"):
+            left = await mirror.rows(f"select 1 from mirror.{table} where domain = $1", ALPHA)
+            assert left == [], table
+        assert await mirror.rows("select owner from mirror.unresolved where domain = $1", BETA) == asked
+
+
+@pytest.mark.parametrize("chain", [(ALPHA, BETA, ALPHA), (ALPHA, BETA, GAMMA)])
+async def test_redirects_lead_on_once_a_week_and_never_back(
+    database_url: str, chain: tuple[str, str, str]
+) -> None:
+    """One stranger's domains that redirect to each other cost one move, however often they are asked."""
+    servers = {domain: scripted_server(domain, [(T0, entity(ALICE, ALPHA))]) for domain in chain}
+    for server in servers.values():
+        server.csid = servers[ALPHA].csid
+    async with stage(database_url, SEED, *servers.values(), trust=TrustMode.AUTHORITY) as on:
+        on[SEED].known_servers = [servers[ALPHA].well_known()]
+        await on.crawl()
+        on[SEED].known_servers = None
+        moves = moves_of(on)
+        servers[ALPHA].faults.next(faults.redirect(TO_BETA), on=Endpoint.WELL_KNOWN)
+        await on.crawl(after=timedelta(minutes=11))
+        onward = faults.redirect(f"https://{chain[2]}/.well-known/concrnt")
+        servers[BETA].faults.always(onward, on=Endpoint.WELL_KNOWN)
+        for _ in range(3):
+            await on.crawl(after=timedelta(hours=30))
+        assert (await on.report(BETA)).failure_class == "redirect"
+        rows = await on.mirror.rows("select old, new from mirror.moves")
+        assert rows == [{"old": ALPHA, "new": BETA}]
+        asked = len(servers[chain[2]].requests)
+        await on.crawl(after=timedelta(days=6))
+        made = {(row["old"], row["new"]) for row in await on.mirror.rows("select * from mirror.moves")}
+        if chain[2] == ALPHA:
+            assert made == {(ALPHA, BETA)}
+            assert len(servers[ALPHA].requests) == asked, "nobody is asked whom we would not follow"
+            done = await moves.move(BETA, ALPHA, now=on.clock(), by_operator=True)
+            assert not isinstance(done, MoveRefusal)
+        else:
+            assert made == {(ALPHA, GAMMA), (BETA, GAMMA)}
+
+
+async def test_a_redirect_brings_no_more_servers_than_discovery_does(database_url: str) -> None:
+    """Where discovery has no room, the old server is what it was."""
+    old, new = old_and_new()
+    async with stage(database_url, SEED, old, new, max_servers=2) as on:
+        on[SEED].known_servers = [old.well_known()]
+        await on.crawl()
+        old.faults.always(faults.redirect(TO_BETA), on=Endpoint.WELL_KNOWN)
+        await on.follow(ALPHA, after=timedelta(minutes=11))
+        assert (await on.report(ALPHA)).failure_class == "redirect"
+        assert await on.mirror.rows("select 1 from mirror.moves") == []
+        assert set(await on.mirror.servers.domains("")) == {SEED, ALPHA}
+
+
+@pytest.mark.parametrize("state", ["waiting", "backing_off", "stale", "paused"])
+async def test_a_move_wakes_nobody_who_is_to_be_left_alone(database_url: str, state: str) -> None:
+    """A server that asked for quiet, fails or is paused is asked when it would have been."""
+    async with open_mirror(database_url) as mirror:
+        for domain in (ALPHA, BETA):
+            await mirror.write(domain, [])
+        later = NOW + timedelta(hours=1)
+        await mirror.database.execute(
+            "update mirror.servers set state = $2, next_poll_at = $3 where domain = $1", BETA, state, later
+        )
+        done = await Moves(mirror.database, indexed_schemas=[]).move(ALPHA, BETA, now=NOW, by_operator=True)
+        assert not isinstance(done, MoveRefusal)
+        assert await mirror.servers.claim_due(now=NOW, limit=5, holder="h", lease_seconds=30) == []
+        assert await mirror.rows("select state from mirror.servers") == [{"state": state}]
 
 
 async def test_a_domain_that_is_followed_already_keeps_its_own_cursor(database_url: str) -> None:

@@ -57,7 +57,7 @@ where target = any($1::text[])
 order by target, scope, source, provisional, limited_to, created_at desc, cdid desc
 
 -- name: homes
--- Which server these people live on.
-select ccid, domain, created_at, cdid
-from mirror.entities
-where ccid = any($1::text[])
+-- Which server these people live on. A page that was under way during a move may have stored the old name.
+select e.ccid, coalesce(m.new, e.domain) as domain, e.created_at, e.cdid
+from mirror.entities e left join mirror.moves m on m.old = e.domain
+where e.ccid = any($1::text[])

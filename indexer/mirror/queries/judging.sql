@@ -131,7 +131,11 @@ insert into mirror.set_aside (owner, domain, seen_at, due_at)
 select distinct t.owner, coalesce(h.domain, ''), $3::timestamptz, case when h.domain is not null then $3::timestamptz end
 from unnest($1::text[], $2::text[]) as t (owner, of)
 left join lateral (
-  select e.domain from mirror.entities e where e.ccid = t.of and e.standing > 0
+  select coalesce(m.new, e.domain) as domain
+  from mirror.entities e left join mirror.moves m on m.old = e.domain
+  where e.ccid = t.of and e.standing > 0
+  union all
+  select m.new from mirror.moves m where m.old = t.of
   union all
   select s.domain from mirror.servers s where s.domain = t.of or s.csid = t.of
   limit 1

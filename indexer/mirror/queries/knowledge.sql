@@ -2,7 +2,13 @@
 
 -- name: home
 -- Where a person lives, and how sure that is.
-select domain, standing from mirror.entities where ccid = $1
+select coalesce(m.new, e.domain) as domain, e.standing
+from mirror.entities e left join mirror.moves m on m.old = e.domain
+where e.ccid = $1
+
+-- name: moved_to
+-- Where a domain has moved to.
+select new from mirror.moves where old = $1
 
 -- name: servers_with_key
 -- The servers that claim a server key.

@@ -17,6 +17,10 @@ select new from mirror.moves where old = $1
 -- Which of these domains have moved, and where to.
 select old, new from mirror.moves where old = any($1::text[])
 
+-- name: moved_lately
+-- Whether this server came to its name by a move after $2.
+select exists (select from mirror.moves where new = $1 and moved_at > $2)
+
 -- name: undo
 -- A server that moves back to where it came from.
 delete from mirror.moves where old = $2 and new = $1
@@ -29,14 +33,16 @@ from mirror.servers where domain = $1
 on conflict (domain) do nothing
 
 -- name: wake
--- The new domain ($1) is asked at once ($2 now); whoever is at work on it loses its lease, for its cursor may be another now.
+-- The new domain ($1) is asked at once ($2 now), unless it fails or asked for quiet: it waits on. Whoever is at work on
+-- it loses its lease, for its cursor may be another now.
 update mirror.servers set
-  next_poll_at = $2, lease_epoch = lease_epoch + 1, lease_holder = null, lease_until = null,
-  state = case when state in ('paused', 'following', 'backfilling') then state else 'discovered' end
+  next_poll_at = case when state in ('waiting', 'backing_off', 'stale') then next_poll_at else $2 end,
+  lease_epoch = lease_epoch + 1, lease_holder = null, lease_until = null,
+  state = case when state in ('no_endpoint', 'wrong_layer') then 'discovered' else state end
 where domain = $1
 
 -- name: carry_cursor
--- Where the old feed was read to, unless the new one has been read already.
+-- Where the old feed was read to.
 insert into mirror.cursors as c
   (domain, cursor, cursor_ns, seen, replay_until_ns, replayed_at, replay_owed, caught_up, caught_up_at,
    last_finished_at, latest_post_at, partial_instants)
@@ -50,7 +56,14 @@ on conflict (domain) do update set
   replay_owed = excluded.replay_owed, caught_up = excluded.caught_up, caught_up_at = excluded.caught_up_at,
   last_finished_at = excluded.last_finished_at, latest_post_at = excluded.latest_post_at,
   partial_instants = excluded.partial_instants
-where c.cursor is null
+
+-- name: know_what_was_read
+-- Rows up to where the old feed was read count as read before: what they said may stand already, in the new name.
+-- 0 is no row's digest: no page of the new log is the one applied last, and passed over, because the old one had it.
+insert into mirror.cursors as c (domain, replay_until_ns, seen)
+select $2, greatest(cursor_ns, replay_until_ns), 0::bigint || seen from mirror.cursors where domain = $1
+on conflict (domain) do update set
+  replay_until_ns = greatest(c.replay_until_ns, excluded.replay_until_ns), seen = c.seen || excluded.seen
 
 -- name: carry_counts
 -- What was counted.
@@ -125,8 +138,10 @@ update mirror.entities set
 where domain = $1 or source = $1
 
 -- name: carry_questions
--- People who are to be looked up.
-update mirror.unresolved set domain = $2 where domain = $1
+-- People who are to be looked up; both may have brought the same one.
+update mirror.unresolved u set domain = $2
+where u.domain = $1
+  and not exists (select from mirror.unresolved n where n.domain = $2 and n.owner = u.owner)
 
 -- name: carry_waiting
 -- Commits that wait for another document.
@@ -150,6 +165,10 @@ on conflict (old) do update set new = excluded.new, moved_at = excluded.moved_at
 -- name: drop_set_aside
 -- What is left of the old domain ...
 delete from mirror.set_aside where domain = $1
+
+-- name: drop_questions
+-- ...
+delete from mirror.unresolved where domain = $1
 
 -- name: drop_waiting
 -- ...

@@ -1,17 +1,17 @@
 -- Statements about who may say what: facts for judging a page, and what is still to be found out.
 
 -- name: homes
--- What is known of where these people live.
-select ccid, domain, standing, created_at, cdid
-from mirror.entities
-where ccid = any($1::text[])
+-- What is known of where these people live. A page that was under way during a move may have stored the old name.
+select e.ccid, coalesce(m.new, e.domain) as domain, e.standing, e.created_at, e.cdid
+from mirror.entities e left join mirror.moves m on m.old = e.domain
+where e.ccid = any($1::text[])
 
 -- name: homes_and_questions
 -- The same, and a row without a home for each of those ($2) of whom something is to be asked or set aside: of most
 -- there is nothing. What is provisional never stands without a question about its owner.
-select ccid, domain, standing, created_at, cdid
-from mirror.entities
-where ccid = any($1::text[])
+select e.ccid, coalesce(m.new, e.domain) as domain, e.standing, e.created_at, e.cdid
+from mirror.entities e left join mirror.moves m on m.old = e.domain
+where e.ccid = any($1::text[])
 union all
 select owner, null, null, null, null from mirror.unresolved where owner = any($2::text[])
 union all
