@@ -116,18 +116,7 @@ class PostgresEngine:
     async def write(self, batch: WriteBatch) -> WriteResult:
         """Write a batch in one transaction."""
         rejected: list[RejectedDocument] = []
-        succeeded = False
-        try:
-            rejected = await self._write(batch)
-            succeeded = True
-        finally:
-            for uid in batch.upserts:
-                self._writer(uid).settle(succeeded=succeeded)
-        self._counts = None
-        return WriteResult(rejected)
-
-    async def _write(self, batch: WriteBatch) -> list[RejectedDocument]:
-        rejected: list[RejectedDocument] = []
+        words: list[tuple[TableWriter, set[str]]] = []
         with unavailable_when_away():
             async with (
                 self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection,
@@ -139,8 +128,14 @@ class PostgresEngine:
                 for uid in sorted(batch.deletes):
                     await self._writer(uid).delete(connection, batch.deletes[uid])
                 for uid in sorted(batch.upserts):
-                    rejected += await self._writer(uid).put(connection, batch.upserts[uid])
-        return rejected
+                    writer = self._writer(uid)
+                    refused, written = await writer.put(connection, batch.upserts[uid])
+                    rejected += refused
+                    words.append((writer, written))
+        for writer, written in words:
+            writer.settle(written)
+        self._counts = None
+        return WriteResult(rejected)
 
     async def put_figures(self, index: str, figures: Mapping[str, Document]) -> Collection[str]:
         """Set figures in one transaction."""
