@@ -64,13 +64,13 @@ class Builds:
         return {row["index_uid"]: FilledIndex(row["identity"], row["fingerprint"]) for row in rows}
 
     async def note_filled(self, uid: str, index: FilledIndex, *, now: datetime) -> None:
-        """An index holds all of the mirror; a build of it is over."""
+        """An index holds all of the mirror; a build of it is over, unless it is another process's."""
 
         async def work(connection: Connection) -> None:
             await connection.execute(
                 _SQL["note_filled"], self._engine, uid, index.identity, index.fingerprint, now
             )
-            await connection.execute(_SQL["end_build"], self._engine, uid)
+            await connection.execute(_SQL["end_build"], self._engine, uid, index.identity)
 
         await self._database.transaction("note_filled", work)
 

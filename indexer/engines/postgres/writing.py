@@ -49,6 +49,7 @@ class TableWriter:
         self._index = table.definition.uid
         self._maker = RowMaker(table)
         self._known: set[str] = set()
+        self._identity = ""
         self._add_words = f"insert into {table.words} (word) select unnest($1::text[]) on conflict do nothing"
         self._replace_names = replace_names_statement(table) if table.names else None
         self._upsert = upsert_statement(table)
@@ -73,8 +74,16 @@ class TableWriter:
         await self._put_names(connection, sorted(written), met.names)
         return rejected, await self._put_words(connection, met.words)
 
-    def settle(self, words: set[str]) -> None:
-        """Remember words of a :meth:`put` whose transaction has been committed."""
+    def know_table(self, identity: str) -> None:
+        """Forget what was known of words when another table stands in this one's place."""
+        if identity != self._identity:
+            self._identity = identity
+            self._known = set()
+
+    def settle(self, words: set[str], identity: str) -> None:
+        """Remember words of a :meth:`put` whose transaction has been committed, in the table of that time."""
+        if identity != self._identity:
+            return
         if len(self._known) + len(words) > KNOWN_WORDS:
             self._known.clear()
         self._known |= words

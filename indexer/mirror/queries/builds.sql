@@ -33,8 +33,8 @@ where engine = $1 and index_uid = $2
 update mirror.index_builds set filled = $3 where engine = $1 and index_uid = $2
 
 -- name: end_build
--- A build is over.
-delete from mirror.index_builds where engine = $1 and index_uid = $2
+-- A build is over; one that another process has begun since ($3 is ours) goes on.
+delete from mirror.index_builds where engine = $1 and index_uid = $2 and (identity is null or identity = $3)
 
 -- name: count_records
 -- How many records have one of these schemas ($1).
