@@ -78,9 +78,9 @@ class Builds:
         """Ask for builds; what is asked for already stays as it is."""
         await self._database.execute(_SQL["request"], self._engine, list(uids), reason, now)
 
-    async def is_read_in(self) -> bool:
-        """Whether every server that answers has been read to its end once."""
-        row = await self._database.fetchrow(_SQL["is_read_in"])
+    async def is_read_in(self, *, silent_since: datetime) -> bool:
+        """Whether every server was read to its end once, save those silent since then; and there is any."""
+        row = await self._database.fetchrow(_SQL["is_read_in"], silent_since)
         return row is not None and bool(row["is_read_in"])
 
     async def builds(self) -> list[Build]:

@@ -3,8 +3,8 @@
 What it owns: the order "make an empty index, let the projector write into both, fill the new one from the
 mirror, swap, forget the old one". It runs in the process that projects, beside the projector.
 
-An index that another program has filled answers until every server that answers was read to its end once;
-only then ours is built in its place.
+An index that another program has filled answers until every server was read to its end once, save those that
+have failed for an hour; only then ours is built in its place. A first poll that fails is no such reason.
 
 When an index is built: when somebody asks (``reindex``, ``rebuild``); when the engine has another index under
 that name than the one that was filled (lost, wiped, never filled, another program's); when what documents are
@@ -26,7 +26,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -55,6 +55,8 @@ KEYS_AT_ONCE: Final = 2_000
 BYTES_AT_ONCE: Final = 8 * 1024 * 1024
 LOOK_SECONDS: Final = 5.0
 PREPARE_SECONDS: Final = 60.0
+SILENT: Final = timedelta(hours=1)
+"""A server that has failed for so long is not waited for, once another was read to its end."""
 
 T = TypeVar("T")
 
@@ -71,8 +73,8 @@ class BuildStore(Protocol):
     async def request(self, uids: Sequence[str], reason: str, *, now: datetime) -> None:
         """Ask for builds."""
 
-    async def is_read_in(self) -> bool:
-        """Tell whether every server that answers has been read to its end once."""
+    async def is_read_in(self, *, silent_since: datetime) -> bool:
+        """Tell whether every server but those silent since then has been read to its end once."""
 
     async def builds(self) -> list[Build]:
         """Return what is asked for, oldest first."""
@@ -153,7 +155,7 @@ class IndexKeeper:
             raise IndexLost(f"the engine has lost {', '.join(missing)}")
         filled = await self.store.filled()
         waiting = self.engine.taken_over()
-        if waiting and await self.store.is_read_in():
+        if waiting and await self.store.is_read_in(silent_since=self.clock() - SILENT):
             waiting = ()
         for definition in self.indexes:
             uid = definition.uid

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from indexer.engines.base import BuildingEngine
 
-pytestmark = pytest.mark.anyio
+    Two = tuple[BuildingEngine, BuildingEngine]
 
-Two = "tuple[BuildingEngine, BuildingEngine]"
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(params=["postgres", "meilisearch"])

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 PORTION_ROWS: Final = 1_000
 PORTION_BYTES: Final = 8 * 1024 * 1024
 KNOWN_WORDS: Final = 200_000
+MOST_WORDS: Final = 1_000_000
+"""About so many words a table takes (as autovacuum counts them): strangers write them."""
+
 _ROWS_BETWEEN_BREATHS: Final = 50
 """Rows made before other tasks get a turn: some five milliseconds."""
 
@@ -50,7 +53,11 @@ class TableWriter:
         self._maker = RowMaker(table)
         self._known: set[str] = set()
         self._identity = ""
-        self._add_words = f"insert into {table.words} (word) select unnest($1::text[]) on conflict do nothing"
+        # The estimate costs nothing; a table that was never counted has -1.
+        self._add_words = (
+            f"insert into {table.words} (word) select unnest($1::text[]) where {MOST_WORDS} > "  # noqa: S608
+            f"(select reltuples from pg_class where oid = '{table.words}'::regclass) on conflict do nothing"
+        )
         self._replace_names = replace_names_statement(table) if table.names else None
         self._upsert = upsert_statement(table)
         self._delete = f"delete from {table.qualified} where id = any($1::text[])"  # noqa: S608 - a name of ours
