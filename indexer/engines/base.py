@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -45,13 +45,25 @@ class IndexLost(EngineUnavailable):
     """An index is gone, or another stands in its place: it has to be filled from the mirror again."""
 
 
+class IndexBusy(EngineUnavailable):
+    """A build was not put in the live index's place: somebody reads the old one. It may be tried again."""
+
+
 class InvalidCursor(ValueError):  # noqa: N818 - says what the cursor is
     """The cursor was not made by this engine for this request."""
 
 
+_BUILD: Final = "__build"
+
+
 def build_uid(uid: str) -> str:
     """Return the uid of the index that is built beside a live one, to take its place."""
-    return f"{uid}__build"
+    return f"{uid}{_BUILD}"
+
+
+def is_build(uid: str) -> bool:
+    """Tell whether a uid is one that :func:`build_uid` returns."""
+    return uid.endswith(_BUILD)
 
 
 class FieldType(Enum):
@@ -251,13 +263,16 @@ class BuildingEngine(Engine, Protocol):
     async def begin_build(self, uid: str) -> str:
         """Make an empty index beside ``uid`` and return its identity; one left over from before goes.
 
-        From now on :meth:`Engine.write` takes :func:`build_uid` as well.
+        From now on :meth:`Engine.write` takes :func:`build_uid` as well, until this engine's build is gone:
+        after another process has begun one, or when nothing is left of it, that is :class:`IndexLost`.
         """
 
     async def swap_build(self, uid: str) -> None:
         """Put the build in the live index's place, at one instant for searches. The old index goes.
 
-        No write may be under way.
+        No write may be under way. Only the build that this engine began is ever put there: :class:`IndexLost`
+        when another stands in its place. With :class:`IndexBusy` nothing has happened; with any other
+        :class:`EngineUnavailable` it is not known, and asking again finds out.
         """
 
     async def drop_build(self, uid: str) -> None:

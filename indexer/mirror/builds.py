@@ -64,13 +64,13 @@ class Builds:
         return {row["index_uid"]: FilledIndex(row["identity"], row["fingerprint"]) for row in rows}
 
     async def note_filled(self, uid: str, index: FilledIndex, *, now: datetime) -> None:
-        """An index holds all of the mirror; a build of it is over."""
+        """An index holds all of the mirror; a build of it is over, unless it is another process's."""
 
         async def work(connection: Connection) -> None:
             await connection.execute(
                 _SQL["note_filled"], self._engine, uid, index.identity, index.fingerprint, now
             )
-            await connection.execute(_SQL["end_build"], self._engine, uid)
+            await connection.execute(_SQL["end_build"], self._engine, uid, index.identity)
 
         await self._database.transaction("note_filled", work)
 
@@ -78,9 +78,9 @@ class Builds:
         """Ask for builds; what is asked for already stays as it is."""
         await self._database.execute(_SQL["request"], self._engine, list(uids), reason, now)
 
-    async def is_read_in(self) -> bool:
-        """Whether every server that answers has been read to its end once."""
-        row = await self._database.fetchrow(_SQL["is_read_in"])
+    async def is_read_in(self, *, silent_since: datetime) -> bool:
+        """Whether every server was read to its end once, save those silent since then; and there is any."""
+        row = await self._database.fetchrow(_SQL["is_read_in"], silent_since)
         return row is not None and bool(row["is_read_in"])
 
     async def builds(self) -> list[Build]:

@@ -3,8 +3,8 @@
 What it owns: the order "make an empty index, let the projector write into both, fill the new one from the
 mirror, swap, forget the old one". It runs in the process that projects, beside the projector.
 
-An index that another program has filled answers until every server that answers was read to its end once;
-only then ours is built in its place.
+An index that another program has filled answers until every server was read to its end once, save those that
+have failed for an hour; only then ours is built in its place. A first poll that fails is no such reason.
 
 When an index is built: when somebody asks (``reindex``, ``rebuild``); when the engine has another index under
 that name than the one that was filled (lost, wiped, never filled, another program's); when what documents are
@@ -26,12 +26,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Protocol
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import structlog
 
-from indexer.engines.base import EngineUnavailable, IndexLost, WriteBatch, build_uid
+from indexer.engines.base import EngineUnavailable, IndexBusy, IndexLost, WriteBatch, build_uid
 from indexer.engines.indexes import SERVERS
 from indexer.mirror.builds import FilledIndex
 from indexer.projection.documents import record_document, server_document
@@ -54,6 +55,10 @@ KEYS_AT_ONCE: Final = 2_000
 BYTES_AT_ONCE: Final = 8 * 1024 * 1024
 LOOK_SECONDS: Final = 5.0
 PREPARE_SECONDS: Final = 60.0
+SILENT: Final = timedelta(hours=1)
+"""A server that has failed for so long is not waited for, once another was read to its end."""
+
+T = TypeVar("T")
 
 
 class BuildStore(Protocol):
@@ -68,8 +73,8 @@ class BuildStore(Protocol):
     async def request(self, uids: Sequence[str], reason: str, *, now: datetime) -> None:
         """Ask for builds."""
 
-    async def is_read_in(self) -> bool:
-        """Tell whether every server that answers has been read to its end once."""
+    async def is_read_in(self, *, silent_since: datetime) -> bool:
+        """Tell whether every server but those silent since then has been read to its end once."""
 
     async def builds(self) -> list[Build]:
         """Return what is asked for, oldest first."""
@@ -150,7 +155,7 @@ class IndexKeeper:
             raise IndexLost(f"the engine has lost {', '.join(missing)}")
         filled = await self.store.filled()
         waiting = self.engine.taken_over()
-        if waiting and await self.store.is_read_in():
+        if waiting and await self.store.is_read_in(silent_since=self.clock() - SILENT):
             waiting = ()
         for definition in self.indexes:
             uid = definition.uid
@@ -206,24 +211,46 @@ class IndexKeeper:
                 self.projector.builds.add(uid)
             await self.store.begin(uid, identity, await self._count(uid), now=self.clock())
             count = await self._fill(uid)
-            async with self.projector.standing_still():
-                await self._swap(uid)
+            await self._swap(uid)
+        except Exception:
+            async with self.projector.standing_still():  # no batch may be on its way into it
+                self.projector.builds.discard(uid)
+            raise
         finally:
             self.projector.builds.discard(uid)
         await self._note(uid, identity)
         log.info("an index was built", index=uid, documents=count)
 
     async def _note(self, uid: str, identity: str) -> None:
+        if (await self.engine.identities()).get(uid) != identity:
+            raise IndexLost(f"another has taken the place of {uid}")
         await self.swapped(uid)
         await self.store.note_filled(uid, FilledIndex(identity, self.fingerprint(uid)), now=self.clock())
 
     async def _swap(self, uid: str) -> None:
-        """Swap, and do not go on before it is known to have happened: nothing may be written in between."""
+        """Swap while the projector stands still; it goes on between tries that readers are in the way of."""
+        failures = 0
+        while True:
+            try:
+                async with self.projector.standing_still():
+                    await self._swap_for_certain(uid)
+                    # Before a batch begins again: the engine knows no build by that name any more.
+                    self.projector.builds.discard(uid)
+            except IndexBusy as error:
+                failures += 1
+                if failures == 1:
+                    log.warning("an index is built, and waits for whoever reads the old one", why=str(error))
+                await self.sleep(pause_seconds(failures))
+            else:
+                return
+
+    async def _swap_for_certain(self, uid: str) -> None:
+        """Swap, and do not go on before it is known what happened: nothing may be written in between."""
         failures = 0
         while True:
             try:
                 await self.engine.swap_build(uid)
-            except IndexLost:
+            except (IndexBusy, IndexLost):
                 raise
             except EngineUnavailable:
                 failures += 1
@@ -234,21 +261,23 @@ class IndexKeeper:
     async def _fill(self, uid: str) -> int:
         filled = 0
         async for read in self._pages(uid):
-            failures = 0
-            while True:
-                try:
-                    filled += await self._fill_page(uid, read)
-                    await self.store.progress(uid, filled)
-                except IndexLost:
-                    raise
-                except self._away as error:
-                    failures += 1
-                    if failures == 1:
-                        log.warning("filling an index waits", index=uid, why=str(error))
-                    await self.sleep(pause_seconds(failures))
-                else:
-                    break
+            filled += await self._patiently(uid, partial(self._fill_page, uid, read))
+            await self._patiently(uid, partial(self.store.progress, uid, filled))
         return filled
+
+    async def _patiently(self, uid: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Do one thing, again and again while somebody is away."""
+        failures = 0
+        while True:
+            try:
+                return await work()
+            except IndexLost:
+                raise
+            except self._away as error:
+                failures += 1
+                if failures == 1:
+                    log.warning("filling an index waits", index=uid, why=str(error))
+                await self.sleep(pause_seconds(failures))
 
     async def _fill_page(self, uid: str, page: _Page) -> int:
         async with self.projector.claim(page.read) as keys:

@@ -205,6 +205,80 @@ async def test_an_engine_that_is_away_in_the_middle_is_waited_for(
     assert await stage.indexed() == await stage.stored()
 
 
+async def _lose_build(stage: Stage) -> None:
+    await stage.mirror.database.execute('drop table if exists search."concrnt_posts__build"')
+    if isinstance(stage.engine, MeilisearchEngine):
+        await stage.engine._admin.remove_builds(POSTS)
+
+
+async def _lose_all(stage: Stage) -> None:
+    await stage.mirror.database.execute("drop schema if exists search cascade")
+    if isinstance(stage.engine, MeilisearchEngine):
+        for index in (await stage.engine._wire.get("/indexes"))["results"]:
+            await stage.engine._wire.send("DELETE", f"/indexes/{index['uid']}")
+
+
+@pytest.mark.parametrize("lose", [_lose_build, _lose_all])
+async def test_what_is_lost_during_a_build_is_built_again(
+    stage: Stage, lose: Callable[[Stage], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The build, or all there is: noticed, begun anew, and in the end the index equals the mirror."""
+    monkeypatch.setattr(building_module, "KEYS_AT_ONCE", 3)
+    await stage.put(*((f"{number}", "はじめ") for number in range(30)))
+    async with stage.process():
+        await stage.settled()
+    await stage.builds.request([POSTS], "asked", now=NOW)
+    write, calls = stage.engine.write, itertools.count(1)
+    lost = asyncio.Event()
+
+    async def losing(batch: WriteBatch) -> Any:
+        if next(calls) == 4:
+            await lose(stage)
+            lost.set()
+        return await write(batch)
+
+    monkeypatch.setattr(stage.engine, "write", losing)
+    async with stage.process():
+        await lost.wait()
+        await stage.put(("later", "あとから"), hour=3)
+        await stage.settled()
+        while await _differs(stage):  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.01)
+    assert len(await stage.indexed()) == 31
+
+
+async def test_progress_that_can_not_be_noted_fills_nothing_twice(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At whichever page the mirror is away, each key is written once."""
+    monkeypatch.setattr(building_module, "KEYS_AT_ONCE", 10)
+    await stage.put(*((f"{number:02}", "はじめ") for number in range(30)))
+    async with stage.process():
+        await stage.settled()
+    keeper = stage.keeper()
+    keeper.unavailable = (ConnectionError,)
+    progress, write, calls = keeper.store.progress, stage.engine.write, itertools.count(1)
+    noted: list[int] = []
+    written: list[str] = []
+
+    async def sometimes(uid: str, filled: int) -> None:
+        if next(calls) % 2:
+            raise ConnectionError
+        noted.append(filled)
+        await progress(uid, filled)
+
+    async def watched(batch: WriteBatch) -> Any:
+        written.extend(document["id"] for document in batch.upserts[build_uid(POSTS)])
+        return await write(batch)
+
+    monkeypatch.setattr(keeper.store, "progress", sometimes)
+    monkeypatch.setattr(stage.engine, "write", watched)
+    await stage.builds.request([POSTS], "asked", now=NOW)
+    await keeper.build_what_is_asked_for()
+    assert len(written) == len(set(written)) == 30
+    assert noted[-1] == 30
+
+
 # --- Meilisearch only ------------------------------------------------------------------------------------
 
 

@@ -1,13 +1,16 @@
 """The indexes of one server: made, set up, swapped and removed; each call returns when the server is done.
 
-Uids are ours; on the server a prefix stands before each.
+Uids are ours; on the server a prefix stands before each. A build has a name of its own there, another each
+time: what a process sends into a build that another has put an end to reaches none that counts.
 """
 
 from __future__ import annotations
 
+import secrets
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from indexer.engines.base import EngineUnavailable, IndexLost
+from indexer.engines.base import EngineUnavailable, IndexLost, build_uid
 from indexer.engines.meilisearch.settings import changes, is_foreign, settings_of
 from indexer.engines.meilisearch.tasks import TASK_SECONDS, wait_for_tasks
 from indexer.engines.meilisearch.wire import REQUEST_SECONDS, Refused, task_failure
@@ -29,14 +32,24 @@ class Administration:
         self._wire = wire
         self._prefix = prefix
         self._max_total_hits = max_total_hits
+        self._builds: dict[str, str] = {}
+
+    def name_build(self, uid: str) -> None:
+        """Give a build a name that none had before."""
+        self._builds[uid] = f"{uid}_{secrets.token_hex(6)}"
+
+    def forget_build(self, uid: str) -> None:
+        """Know a build no more."""
+        self._builds.pop(uid, None)
 
     def uid(self, uid: str) -> str:
         """Return what an index is called on the server."""
-        return self._prefix + uid
+        return self._prefix + self._builds.get(uid, uid)
 
     def own_uid(self, uid: str) -> str:
         """Return what we call an index of the server."""
-        return uid.removeprefix(self._prefix)
+        own = uid.removeprefix(self._prefix)
+        return next((build for build, name in self._builds.items() if name == own), own)
 
     def path(self, uid: str) -> str:
         """Return the path of an index."""
@@ -87,12 +100,12 @@ class Administration:
                 ) from error
         return True
 
-    async def remove(self, uid: str) -> None:
-        """Remove an index; that it is gone already is no error."""
-        try:
-            await self._done(await self._wire.send("DELETE", self.path(uid)))
-        except IndexLost:
-            return
+    async def remove_builds(self, uid: str) -> None:
+        """Remove every build of an index, under whatever name; that one is gone already is no error."""
+        for name in await self.present():
+            if name == build_uid(uid) or name.startswith(f"{build_uid(uid)}_"):
+                with suppress(IndexLost):
+                    await self._done(await self._wire.send("DELETE", self.path(name)))
 
     async def swap(self, uid: str, other: str) -> None:
         """Swap two indexes at one instant."""

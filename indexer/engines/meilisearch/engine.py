@@ -32,6 +32,7 @@ from indexer.engines.base import (
     WriteResult,
     build_uid,
     check_fields,
+    is_build,
 )
 from indexer.engines.meilisearch.administration import Administration
 from indexer.engines.meilisearch.documents import (
@@ -140,11 +141,14 @@ class MeilisearchEngine:
         """Set the figures of documents that are there, by id; returns the ids that have no document.
 
         The server itself leaves out ids that it does not have when their turn comes, so that figures that
-        wait behind a delete bring nothing back. A build gets them when it is swapped.
+        wait behind a delete bring nothing back. A build gets them when it is swapped. Another program's
+        index is left alone: no document of ours is there.
         """
         self._definition(index)
         if not figures:
             return []
+        if await self._is_foreign(index):
+            return figures.keys()
         present = await self._stored(index, list(figures), ["id"])
         maker = self._makers[index]
         lines = [
@@ -216,8 +220,7 @@ class MeilisearchEngine:
         sizes = {
             uid: IndexStatistics(stats["numberOfDocuments"], stats["isIndexing"])
             for uid in self._identities
-            if (stats := raw["indexes"].get(self._admin.uid(uid))) is not None
-            and not uid.endswith(build_uid(""))
+            if (stats := raw["indexes"].get(self._admin.uid(uid))) is not None and not is_build(uid)
         }
         return EngineStatistics(sizes, raw)
 
@@ -261,6 +264,7 @@ class MeilisearchEngine:
         """Make an empty index with the settings of ``uid`` beside it."""
         await self.drop_build(uid)
         definition = replace(self._definition(uid), uid=build_uid(uid))
+        self._admin.name_build(definition.uid)
         await self._admin.make(definition.uid)
         await self._settle(definition)
         self._know(definition, await self._admin.present())
@@ -272,13 +276,22 @@ class MeilisearchEngine:
         May be called again when it is not known whether the swap has happened: it never happens twice.
         """
         build = build_uid(uid)
+        identity = self._identities.get(build)
+        if identity is None:
+            raise IndexLost(f"nothing is being built: {build}")
         while await self._admin.swap_is_pending():  # noqa: ASYNC110 - the server tells nobody
             await asyncio.sleep(_SWAP_PAUSE_SECONDS)
-        if (await self._admin.present()).get(uid) != self._identities[build]:
+        present = await self._admin.present()
+        if present.get(uid) != identity:
+            if present.get(build) != identity:
+                raise IndexLost(f"another process builds {uid}")
             if self._makers[uid].lays_over and uid not in self._foreign:
                 await self._carry_figures(uid)
             await self._admin.swap(uid, build)
-        self._know(self._definition(uid), await self._admin.present())
+            present = await self._admin.present()
+            if present.get(uid) != identity:
+                raise IndexLost(f"another process builds {uid}")
+        self._know(self._definition(uid), present)
         self._foreign.discard(uid)
         await self.drop_build(uid)
 
@@ -288,8 +301,8 @@ class MeilisearchEngine:
         for known in (self._definitions, self._makers, self._identities):
             known.pop(build, None)
         self._settled.discard(build)
-        if build in await self._admin.present():
-            await self._admin.remove(build)
+        await self._admin.remove_builds(uid)
+        self._admin.forget_build(build)
 
     # --- documents ---------------------------------------------------------------------------------------
 
@@ -432,11 +445,17 @@ class MeilisearchEngine:
         if not self._definitions:
             raise EngineUnavailable("the engine is not prepared yet")
         if uid not in self._definitions:
+            if is_build(uid):
+                raise IndexLost(f"nothing is being built: {uid}")
             raise ValueError(f"no index {uid!r}")
         return self._definitions[uid]
 
     def _writer(self, uid: str) -> IndexWriter:
-        return IndexWriter(self._wire, self._admin.uid(uid), lays_over=self._makers[uid].lays_over)
+        return IndexWriter(self._wire, self._admin.uid(uid), lays_over=self._maker(uid).lays_over)
+
+    def _maker(self, uid: str) -> DocumentMaker:
+        self._definition(uid)
+        return self._makers[uid]
 
     async def _lines(
         self,
@@ -444,7 +463,7 @@ class MeilisearchEngine:
         documents: Sequence[Document],
         rejected: list[RejectedDocument],
     ) -> list[Line]:
-        write = self._makers[uid].line
+        write = self._maker(uid).line
         lines: list[Line] = []
         for number, document in enumerate(documents):
             if number % _DOCUMENTS_BETWEEN_BREATHS == _DOCUMENTS_BETWEEN_BREATHS - 1:

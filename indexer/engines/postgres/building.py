@@ -3,6 +3,13 @@
 The build is a table like the live one under another name, with the tables beside it. Swapping is one
 transaction that drops the live tables and renames the others with their indexes: searches that began before
 finish on the old ones, the next ones read the new. A table's identity is its OID, which moves with it.
+
+Builds of an index have one name, and another process may begin one under it at any time. So whoever writes
+into a build, or swaps it, locks the table first and then asks whether it is still the one that it made.
+
+A reader that takes long (a dump) keeps the live tables from being dropped, and every search that comes after
+the waiting swap waits behind it. So a swap waits `lock_timeout` and is given up then: nothing has happened.
+That is longer than the second after which PostgreSQL ends an autovacuum that is in somebody's way.
 """
 
 from __future__ import annotations
@@ -10,12 +17,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from indexer.engines.base import build_uid
+import asyncpg
+
+from indexer.engines.base import IndexBusy, IndexLost, build_uid, is_build
 from indexer.engines.postgres.schema import Table, is_table, quoted, sort_column
 from indexer.statements import load
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from indexer.engines.postgres.writing import Connection
 
@@ -31,6 +40,26 @@ async def identities(connection: Connection, names: Sequence[str]) -> dict[str, 
     """Return the OIDs of those tables that are there, by name."""
     rows = await connection.fetch(_SQL["identities"], list(names))
     return {row["name"]: row["identity"] for row in rows}
+
+
+async def lock_for_writing(
+    connection: Connection, tables: Sequence[Table], builds: Mapping[str, str]
+) -> dict[str, str]:
+    """Keep tables from being swapped until the transaction ends; returns their identities.
+
+    Raises:
+        IndexLost: a build is not the one that ``builds`` tells.
+
+    """
+    if not tables:
+        return {}
+    names = ", ".join(table.qualified for table in tables)
+    await connection.execute(f"lock table {names} in row exclusive mode")
+    found = await identities(connection, [table.name for table in tables])
+    for table in tables:
+        if is_build(table.name) and found.get(table.name) != builds[table.name]:
+            raise IndexLost(f"another process builds {table.name}")
+    return found
 
 
 async def begin(connection: Connection, build: Table) -> None:
@@ -66,10 +95,26 @@ async def carry_figures(connection: Connection, live: Table, build: Table) -> No
     )
 
 
-async def swap(connection: Connection, live: Table, build: Table) -> None:
-    """Put the build in the live table's place."""
+async def swap(connection: Connection, live: Table, build: Table, identity: str) -> None:
+    """Put the build of this identity in the live table's place.
+
+    Raises:
+        IndexLost: another build stands there, or none.
+        IndexBusy: somebody reads the live table, or another process puts tables in place.
+
+    """
     async with connection.transaction():
-        await connection.execute(_SQL["lock"])
+        await connection.execute(_SQL["lock_timeout"])
+        try:
+            await connection.execute(_SQL["lock"])
+            # In the order in which searches come to them.
+            for name in (live.words, live.names, live.qualified):
+                if name is not None:
+                    await connection.execute(f"lock table {name} in access exclusive mode")
+        except asyncpg.LockNotAvailableError as error:
+            raise IndexBusy(f"{live.name} is being read") from error
+        if (await identities(connection, [build.name])).get(build.name) != identity:
+            raise IndexLost(f"another process builds {live.name}")
         await drop(connection, live)
         for old, new in zip(_relations(build), _relations(live), strict=True):
             kind = "index" if old not in _tables(build) else "table"

@@ -20,12 +20,14 @@ from indexer.engines.base import (
     EngineStatistics,
     EngineUnavailable,
     FoundIds,
+    IndexLost,
     IndexStatistics,
     InvalidCursor,
     SearchResult,
     WriteResult,
     build_uid,
     check_fields,
+    is_build,
 )
 from indexer.engines.postgres import building
 from indexer.engines.postgres.cursors import read_cursor, write_cursor
@@ -116,18 +118,7 @@ class PostgresEngine:
     async def write(self, batch: WriteBatch) -> WriteResult:
         """Write a batch in one transaction."""
         rejected: list[RejectedDocument] = []
-        succeeded = False
-        try:
-            rejected = await self._write(batch)
-            succeeded = True
-        finally:
-            for uid in batch.upserts:
-                self._writer(uid).settle(succeeded=succeeded)
-        self._counts = None
-        return WriteResult(rejected)
-
-    async def _write(self, batch: WriteBatch) -> list[RejectedDocument]:
-        rejected: list[RejectedDocument] = []
+        words: dict[str, set[str]] = {}
         with unavailable_when_away():
             async with (
                 self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection,
@@ -136,11 +127,23 @@ class PostgresEngine:
             ):
                 await connection.execute(_SQL["write_settings"])
                 # Indexes in one order too: see writing.py on waiting in a circle.
+                uids = sorted({*batch.deletes, *batch.upserts})
+                writers = {uid: self._writer(uid) for uid in uids}
+                identities = await building.lock_for_writing(
+                    connection, [self._table(uid) for uid in uids], self._build_identities
+                )
+                for uid in uids:
+                    writers[uid].know_table(identities[uid])
                 for uid in sorted(batch.deletes):
-                    await self._writer(uid).delete(connection, batch.deletes[uid])
+                    await writers[uid].delete(connection, batch.deletes[uid])
                 for uid in sorted(batch.upserts):
-                    rejected += await self._writer(uid).put(connection, batch.upserts[uid])
-        return rejected
+                    refused, written = await writers[uid].put(connection, batch.upserts[uid])
+                    rejected += refused
+                    words[uid] = written
+        for uid, written in words.items():
+            writers[uid].settle(written, identities[uid])
+        self._counts = None
+        return WriteResult(rejected)
 
     async def put_figures(self, index: str, figures: Mapping[str, Document]) -> Collection[str]:
         """Set figures in one transaction."""
@@ -277,13 +280,17 @@ class PostgresEngine:
     async def swap_build(self, uid: str) -> None:
         """Carry the figures over, then rename in one transaction; when that has happened already, nothing."""
         live, build = self._table(uid), self._table(build_uid(uid))
+        identity = self._build_identities[build.name]
         with unavailable_when_away():
             async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
-                present = await building.identities(connection, [uid])
-                if present.get(uid) != self._build_identities[build.name]:
+                present = await building.identities(connection, [uid, build.name])
+                if present.get(uid) != identity:
+                    if present.get(build.name) != identity:
+                        raise IndexLost(f"another process builds {uid}")
                     async with asyncio.timeout(WRITE_SECONDS):
                         await building.carry_figures(connection, live, build)
-                        await building.swap(connection, live, build)
+                    async with asyncio.timeout(WRITE_SECONDS):
+                        await building.swap(connection, live, build, identity)
         self._forget_build(build.name)
         # What was known of words was known of the table that went.
         self._writers[uid] = TableWriter(live)
@@ -349,6 +356,8 @@ class PostgresEngine:
         if not self._tables:
             raise EngineUnavailable("the engine is not prepared yet")
         if uid not in self._tables:
+            if is_build(uid):
+                raise IndexLost(f"nothing is being built: {uid}")
             raise ValueError(f"no index {uid!r}")
         return self._tables[uid]
 

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Final
 
 import asyncpg
 
-from indexer.engines.base import EngineUnavailable
+from indexer.engines.base import EngineUnavailable, IndexLost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # Classes of SQLSTATE. 08 connection, 53 out of something (disk, memory, connections), 57 shut down or
 # cancelled, 58 the system under the server, 40 asked to try again, 55 waited too long for a lock; 25006 a
-# standby, 42P01 and 3F000 a table that went missing: prepare() puts it back.
-_AWAY_CLASSES: Final = ("08", "53", "57", "58", "40", "55", "25006", "42P01", "3F000")
+# standby.
+_AWAY_CLASSES: Final = ("08", "53", "57", "58", "40", "55", "25006")
+# A table, or the whole schema, that went missing: prepare() makes it again, and it has to be filled again.
+_LOST_CLASSES: Final = ("42P01", "3F000")
 # 22 a value that a type does not take, 54 a size that an index or a tsvector does not take.
 _REFUSED_CLASSES: Final = ("22", "54")
 # asyncpg has one class for a lost connection and for wrong use of its API; only the words tell them apart.
@@ -24,10 +26,15 @@ _LOST_WORDS: Final = ("closed", "closing", "released back")
 
 @contextmanager
 def unavailable_when_away() -> Iterator[None]:
-    """Turn what means that PostgreSQL is away, or too slow, into EngineUnavailable."""
+    """Turn what means that PostgreSQL is away, or too slow, into EngineUnavailable.
+
+    A table that is gone is an IndexLost.
+    """
     try:
         yield
     except asyncpg.PostgresError as error:
+        if _has_class(error, _LOST_CLASSES):
+            raise IndexLost(f"PostgreSQL: {type(error).__name__}") from error
         if _has_class(error, _AWAY_CLASSES):
             raise EngineUnavailable(f"PostgreSQL: {type(error).__name__}") from error
         raise

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from indexer.engines.postgres.building import identities
 from indexer.engines.postgres.schema import bare_document, is_table
 from indexer.statements import load
 
@@ -101,11 +102,14 @@ async def _outdated(connection: Connection, tables: Mapping[str, Table]) -> list
 
 
 async def _derive_again(connection: Connection, table: Table, writer: TableWriter) -> None:
+    identity = (await identities(connection, [table.name]))[table.name]
+    writer.know_table(identity)
     after = ""
     page = (
         f"select id, {bare_document(table)} as document from {table.qualified} as stored "  # noqa: S608
         "where id > $1 order by id limit $2"
     )
     while rows := await connection.fetch(page, after, _DERIVED_AT_ONCE):
-        await writer.put(connection, [_decode_document(row["document"]) for row in rows])
+        _, words = await writer.put(connection, [_decode_document(row["document"]) for row in rows])
+        writer.settle(words, identity)  # the writer is of use only when this transaction succeeds
         after = rows[-1]["id"]

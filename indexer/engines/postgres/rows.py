@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -44,12 +45,18 @@ class Unstorable(ValueError):  # noqa: N818 - says what the document is
     """The document can not become JSON text; the message says why and holds nothing of it."""
 
 
-class RowMaker:
-    """Makes the rows of one table.
+@dataclasses.dataclass(slots=True)
+class Met:
+    """What was met while rows were made, besides the rows. It is the caller's own: batches never share it."""
 
-    Until somebody takes them away, ``words`` gathers every token met, and ``names`` what each document is
-    suggested by: its names from each of their words on.
-    """
+    words: set[str] = dataclasses.field(default_factory=set)
+    """Every token of what people write."""
+    names: dict[str, set[str]] = dataclasses.field(default_factory=dict)
+    """What each document is suggested by, by id: its names from each of their words on."""
+
+
+class RowMaker:
+    """Makes the rows of one table."""
 
     def __init__(self, table: Table) -> None:
         definition = table.definition
@@ -57,15 +64,13 @@ class RowMaker:
             (position, field, field in definition.texts, field in definition.names)
             for position, field in enumerate(definition.searchable)
         )
-        self.words: set[str] = set()
-        self.names: dict[str, set[str]] = {}
         self._filterable = tuple(
             (position, field, field in LIST_FIELDS) for position, field in enumerate(definition.filterable)
         )
         self._sortable = tuple((field, _SORT_VALUE[kind]) for field, kind in definition.sortable.items())
 
-    def row(self, document: Document) -> Row:
-        """Return the row of a document.
+    def row(self, document: Document, met: Met) -> Row:
+        """Return the row of a document; ``met`` gathers its words and names.
 
         Raises:
             Unstorable: the document is no JSON.
@@ -75,13 +80,13 @@ class RowMaker:
             text = _encode(document).decode()
         except (msgspec.MsgspecError, RecursionError, TypeError, ValueError) as error:
             raise Unstorable(f"not encodable: {type(error).__name__}") from error
-        lexemes, texts = self._texts(document)
+        lexemes, texts = self._texts(document, met)
         filters = self._filters(document, lexemes)
         orders = [derive(document.get(field)) for field, derive in self._sortable]
         key = key_of_document(document)
         return (document["id"], key, text, *filters, *orders, SEPARATOR.join(lexemes), "\n".join(texts))
 
-    def _texts(self, document: Document) -> tuple[list[str], list[str]]:
+    def _texts(self, document: Document, met: Met) -> tuple[list[str], list[str]]:
         lexemes: list[str] = []
         texts: list[str] = []
         for position, field, is_text, is_name in self._searchable:
@@ -102,9 +107,9 @@ class RowMaker:
                 texts += terms.runs
             if is_name:
                 lexemes.append(name_lexeme(terms.text))
-                self.names.setdefault(document["id"], set()).update(_beginnings(terms.text))
+                met.names.setdefault(document["id"], set()).update(_beginnings(terms.text))
             if is_text or is_name:
-                self.words |= terms.lexemes
+                met.words |= terms.lexemes
         return lexemes, texts
 
     def _filters(self, document: Document, lexemes: list[str]) -> list[str | None]:

@@ -6,6 +6,10 @@
 -- behind a pooler of transactions.
 select pg_advisory_xact_lock(hashtextextended('concrnt-indexer:search:prepare', 0));
 
+-- name: lock_timeout
+-- How long a swap waits for readers.
+set local lock_timeout = '1500ms';
+
 -- name: schema_exists
 -- Asked of the catalogue itself: what this connection remembers of names may be older than the lock, and
 -- "if not exists" asks that memory.

@@ -6,6 +6,10 @@ for as a beginning too; with two typos only where its first piece is right, sinc
 only be found by reading every word. Which candidates are near enough is told
 here, and only the nearest are asked for. Answers are kept for a while: a person types on, and words are many
 but come rarely.
+
+Some candidates are found only by reading every word, and strangers choose what words there are and what is
+asked. So only the first words of a query are looked up, and for all of them together there is a time, after
+which it is searched without the rest. That a word ran out of it is kept like an answer.
 """
 
 from __future__ import annotations
@@ -13,6 +17,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+import asyncpg
 
 from indexer.engines.postgres.lexemes import Correction
 from indexer.engines.text import TermKind
@@ -29,6 +35,10 @@ CORRECTIONS: Final = 16
 """How many words one mistyped word may mean."""
 
 CANDIDATES: Final = 500
+LOOKED_UP: Final = 8
+"""How many words of a query may be mistyped: the first ones that are long enough."""
+
+LOOK_UP_MILLISECONDS: Final = 300
 KEPT_SECONDS: Final = 30.0
 KEPT_ANSWERS: Final = 1_000
 
@@ -47,27 +57,48 @@ class Vocabulary:
     async def corrections(self, connection: Connection, query: Query) -> Mapping[str, _Corrections]:
         """Return what each word of a query may mean besides itself, by word."""
         last = len(query.terms) - 1
-        found: dict[str, _Corrections] = {}
-        for number, term in enumerate(query.terms):
-            word = term.lexemes[0]
-            if term.kind is TermKind.WORD and allowed_typos(word):
-                found[word] = await self._of(connection, word, open_ended=query.open_ended and number == last)
-        return found
+        asked = [
+            (word, query.open_ended and number == last)
+            for number, term in enumerate(query.terms)
+            if term.kind is TermKind.WORD and allowed_typos(word := term.lexemes[0])
+        ]
+        until = self.monotonic() + LOOK_UP_MILLISECONDS / 1_000
+        return {
+            word: await self._of(connection, word, open_ended, until)
+            for word, open_ended in asked[:LOOKED_UP]
+        }
 
-    async def _of(self, connection: Connection, word: str, *, open_ended: bool) -> _Corrections:
+    async def _of(self, connection: Connection, word: str, open_ended: bool, until: float) -> _Corrections:
         key = (word, open_ended)
         now = self.monotonic()
         known = self._answers.get(key)
         if known is not None and now - known[0] < KEPT_SECONDS:
             return known[1]
-        sql, arguments = _candidates(self.table, word, open_ended=open_ended)
-        rows = await connection.fetch(sql, *arguments)
-        answer = nearest(word, (row["word"] for row in rows), open_ended=open_ended)
+        words = await self._look_up(connection, word, open_ended, round((until - now) * 1_000))
+        answer = nearest(word, words, open_ended=open_ended)
         self._answers[key] = (now, answer)
         self._answers.move_to_end(key)
         if len(self._answers) > KEPT_ANSWERS:
             self._answers.popitem(last=False)
         return answer
+
+    async def _look_up(
+        self, connection: Connection, word: str, open_ended: bool, milliseconds: int
+    ) -> list[str]:
+        """Find candidates in so much time; none when it is over."""
+        if milliseconds < 1:
+            return []
+        sql, arguments = _candidates(self.table, word, open_ended=open_ended)
+        try:
+            async with connection.transaction():  # what is given up must not end the search's own transaction
+                await connection.execute(
+                    "select set_config('statement_timeout', $1, true)", str(milliseconds)
+                )
+                rows = await connection.fetch(sql, *arguments)
+                await connection.execute("select set_config('statement_timeout', '0', true)")
+        except asyncpg.QueryCanceledError:
+            return []
+        return [row["word"] for row in rows]
 
 
 def nearest(typed: str, words: Iterable[str], *, open_ended: bool) -> _Corrections:

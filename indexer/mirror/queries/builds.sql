@@ -33,8 +33,8 @@ where engine = $1 and index_uid = $2
 update mirror.index_builds set filled = $3 where engine = $1 and index_uid = $2
 
 -- name: end_build
--- A build is over.
-delete from mirror.index_builds where engine = $1 and index_uid = $2
+-- A build is over; one that another process has begun since ($3 is ours) goes on.
+delete from mirror.index_builds where engine = $1 and index_uid = $2 and (identity is null or identity = $3)
 
 -- name: count_records
 -- How many records have one of these schemas ($1).
@@ -74,10 +74,17 @@ order by s.domain
 limit $2
 
 -- name: is_read_in
--- Whether there are servers, and none of those that answer is still to be read to its end for the first time.
-select exists (select from mirror.servers) and not exists (
-  select from mirror.servers where state in ('discovered', 'backfilling') and consecutive_failures = 0
-) as is_read_in
+-- Whether there are records, some server was read to its end, and so was every other, but for those that are not
+-- read at all and those that have not answered since $1.
+select exists (select from mirror.records)
+  and exists (select from mirror.cursors where caught_up_at is not null)
+  and not exists (
+    select from mirror.servers s
+    left join mirror.cursors c on c.domain = s.domain
+    where c.caught_up_at is null
+      and s.state not in ('no_endpoint', 'wrong_layer', 'paused')
+      and (s.failing_since is null or s.failing_since > $1)
+  ) as is_read_in
 
 -- name: read_records
 -- Records under these keys ($1), with when they were indexed.
