@@ -673,7 +673,7 @@ async def fetch_statistics(settings: Settings) -> dict[str, Any]:
     async with open_for_reading(settings) as database:
         engine = make_engine(settings, database)
         try:
-            await engine.prepare(INDEXES)
+            await engine.look(INDEXES)
             figures = MirrorFigures(database, layer=settings.crawl.layer)
             return statistics_answer(await figures.statistics(), engine.name, await engine.statistics())
         except EngineUnavailable as error:

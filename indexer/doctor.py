@@ -1,7 +1,8 @@
 """`doctor`: what keeps an indexer from being whole and fresh, and what to do about it.
 
 Every check is bounded in time and stands alone: one that can not be made says so and does not hide the
-others. Nothing is changed, but that an embedded server is started for as long as this takes.
+others. Nothing is changed, in the search engine neither, but that an embedded server is started for as long
+as this takes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from indexer.app import make_engine, make_peers, open_database, open_store, utc_now
 from indexer.concrnt.failures import PeerError
-from indexer.engines.base import EngineUnavailable
+from indexer.engines.base import EngineUnavailable, Standing
 from indexer.engines.indexes import INDEXES
 from indexer.errors import ExpectedError
 from indexer.mirror.database import StoreUnavailable
@@ -118,8 +119,7 @@ async def _engine(settings: Settings, database: Database) -> Finding:
     engine = make_engine(settings, database)
     try:
         async with asyncio.timeout(SECONDS):
-            await engine.ping()
-            await engine.prepare(INDEXES)
+            standing = await engine.look(INDEXES)
             sizes = (await engine.statistics()).indexes
     except (EngineUnavailable, TimeoutError) as error:
         advice = (
@@ -128,8 +128,15 @@ async def _engine(settings: Settings, database: Database) -> Finding:
         return Finding("engine", ok=False, detail=str(error) or "no answer in time", advice=advice)
     finally:
         await engine.close()
+    missing = sorted(uid for uid, how in standing.items() if how is Standing.MISSING)
+    if missing:
+        detail = f"{engine.name} answers, but has no {', '.join(missing)}"
+        advice = "`concrnt-indexer up` makes what is missing and fills it; where it runs, see what it logs"
+        return Finding("engine", ok=False, detail=detail, advice=advice)
+    differing = sorted(uid for uid, how in standing.items() if how is Standing.DIFFERS)
+    told = f"; `concrnt-indexer up` of this version would change {', '.join(differing)}" if differing else ""
     total = sum(size.number_of_documents for size in sizes.values())
-    return Finding("engine", ok=True, detail=f"{engine.name} answers, {total:,} documents")
+    return Finding("engine", ok=True, detail=f"{engine.name} answers, {total:,} documents{told}")
 
 
 def _queue(health: Health) -> Finding:

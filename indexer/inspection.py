@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from indexer.activity.answer import ActivityPresenter
 from indexer.app import make_engine, open_for_reading, utc_now
 from indexer.concrnt.uri import MalformedURI, compose_document, parse_ccuri
-from indexer.engines.base import EngineUnavailable
+from indexer.engines.base import EngineUnavailable, Standing
 from indexer.engines.ids import document_id
 from indexer.engines.indexes import COMMUNITIES, INDEXES, POSTS, USERS
 from indexer.errors import ExpectedError
@@ -118,8 +118,10 @@ async def _document(settings: Settings, database: Database, key: str) -> dict[st
     identifier = document_id(key)
     present = ActivityPresenter(settings.crawl.activity_history_days)
     try:
-        await engine.prepare(INDEXES)
+        standing = await engine.look(INDEXES)
         for index in (USERS, COMMUNITIES, POSTS):
+            if standing[index] is Standing.MISSING:
+                continue
             found = await engine.fetch_documents(index, [identifier])
             if identifier in found:
                 return {"index": index, **present(found[identifier], utc_now())}

@@ -83,8 +83,9 @@ class SearchService:
                     found = await find(kind, asked, now)
                 except InvalidCursor as error:
                     raise ApiError(404, f"{error}; ask again without it") from error
+                hits = await self._shown(kind, found.hits, asked, now)
         return {
-            "hits": await self._shown(kind, found.hits, asked, now),
+            "hits": hits,
             "query": asked.query,
             "limit": asked.limit,
             "offset": asked.offset,
@@ -104,16 +105,17 @@ class SearchService:
         with span("api.search_everywhere", limit=asked.limit):
             async with asyncio.timeout(self.timeout_seconds):
                 results = await asyncio.gather(*map(self.engine.search, requests))
+                found = {
+                    kind.name: {
+                        "hits": await self._shown(kind, result.hits, asked, now),
+                        "estimatedTotalHits": result.estimated_total,
+                    }
+                    for kind, result in zip(SEARCH_KINDS, results, strict=True)
+                }
         return {
             "query": asked.query,
             "limit": asked.limit,
-            **{
-                kind.name: {
-                    "hits": await self._shown(kind, result.hits, asked, now),
-                    "estimatedTotalHits": result.estimated_total,
-                }
-                for kind, result in zip(SEARCH_KINDS, results, strict=True)
-            },
+            **found,
             "processingTimeMs": max(result.processing_ms for result in results),
         }
 

@@ -118,7 +118,7 @@ class ViewerSearch:
 
         Raises `InvalidCursor`, and what the engine and the ranking raise when they are away.
         """
-        cursor = read_viewer_cursor(self.kind, self.asked)
+        cursor = read_viewer_cursor(self.kind, self.asked, self.now)
         if cursor is not None:
             return await replace(self, now=cursor.now)._behind(cursor.place)  # noqa: SLF001 - itself
         offset = min(self.asked.offset, self.max_total_hits)

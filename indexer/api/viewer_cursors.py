@@ -2,7 +2,8 @@
 
 A cursor holds the moment at which the ranking is made, so that weights stay what they were while time goes
 by, and the place: score and id of the last ranked hit, or the own cursor of the engine behind the last
-other hit. It is good for the search that made it alone. Nothing in it is trusted.
+other hit. It is good for the search that made it alone, and for a week from that moment. Nothing in it is
+trusted: a ranking is never made at a moment that no cursor given here can hold.
 """
 
 from __future__ import annotations
@@ -27,6 +28,12 @@ _HEAD: Final = struct.Struct(">IBqd")  # seal, part, microseconds since the epoc
 _HEAD_CHARACTERS: Final = 28
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _RANKED, _REST = 0, 1
+
+OLDEST: Final = timedelta(days=7)
+"""How long one may page on: then the ranking of the first page says nothing any more."""
+
+FARTHEST_AHEAD: Final = timedelta(minutes=1)
+"""How far the clock of another process, which gave the cursor, may be ahead of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +69,27 @@ def write_viewer_cursor(kind: SearchKind, asked: SearchParameters, cursor: Viewe
     return urlsafe_b64encode(head + cursor.place.id.encode()).rstrip(b"=").decode()
 
 
-def read_viewer_cursor(kind: SearchKind, asked: SearchParameters) -> ViewerCursor | None:
-    """Read the cursor of a search, if it has one. Raises `InvalidCursor`."""
+def read_viewer_cursor(kind: SearchKind, asked: SearchParameters, now: datetime) -> ViewerCursor | None:
+    """Read the cursor of a search, if it has one.
+
+    Raises `InvalidCursor`, also for one whose moment is too long ago or has not come yet.
+    """
     if asked.cursor is None:
         return None
     try:
         seal, part, moment, score = _HEAD.unpack(_decoded(asked.cursor[:_HEAD_CHARACTERS]))
-        now = _EPOCH + timedelta(microseconds=moment)
+        began_at = _EPOCH + timedelta(microseconds=moment)
         last = _decoded(asked.cursor[_HEAD_CHARACTERS:]).decode() if part == _RANKED else ""
     except (struct.error, OverflowError, ValueError) as error:
         raise InvalidCursor("the cursor is none that was given here") from error
     if seal != _seal(kind, asked):
         raise InvalidCursor("the cursor belongs to another query or viewer")
+    if not now - OLDEST <= began_at <= now + FARTHEST_AHEAD:
+        raise InvalidCursor("the cursor is of another time")
     if part == _RANKED and math.isfinite(score):
-        return ViewerCursor(now, RankedPlace(score, last))
+        return ViewerCursor(began_at, RankedPlace(score, last))
     if part == _REST:
-        return ViewerCursor(now, RestPlace(asked.cursor[_HEAD_CHARACTERS:]))
+        return ViewerCursor(began_at, RestPlace(asked.cursor[_HEAD_CHARACTERS:]))
     raise InvalidCursor("the cursor is none that was given here")
 
 

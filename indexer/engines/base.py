@@ -240,12 +240,27 @@ class Engine(Protocol):
         """Give up what the engine itself opened."""
 
 
+class Standing(Enum):
+    """How an index stands, for who only looks."""
+
+    READY = "ready"
+    DIFFERS = "differs"  # prepare() would change it
+    MISSING = "missing"
+
+
 class BuildingEngine(Engine, Protocol):
     """An engine in which an index can be built beside the live one. Every engine here is one.
 
     An *identity* tells an index from every other that ever had its uid; it moves with the index when two are
     swapped. Who remembers it notices that an index was lost, and whether a swap has happened.
     """
+
+    async def look(self, indexes: Sequence[IndexDefinition]) -> Mapping[str, Standing]:
+        """Learn what is there, in place of :meth:`prepare`, and change nothing.
+
+        Tells how every index stands. Afterwards those that are there can be asked for documents by id, and
+        counted; what is missing is no index. Searching and writing need :meth:`prepare`.
+        """
 
     @property
     def shape(self) -> str:

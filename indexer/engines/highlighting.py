@@ -6,6 +6,10 @@ the document but text. Marks and cuts fall between characters as people see them
 
 Long texts are cropped to a window around the first match, with ``…`` where something was left out; where
 words are written with spaces the window is moved to one, if there is one near.
+
+Texts and queries come from strangers, so the work is counted, not timed: what one document, and all of one
+answer, may cost is bounded, and the same answer has the same marks every time. Words that are spelled as the
+query spells them are found for nothing; past the bound the others are no longer marked.
 """
 
 from __future__ import annotations
@@ -16,13 +20,13 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 from indexer.engines.text import INDEXED_CHARACTERS, TermKind, characters_of, clip, fold, tokens_of
-from indexer.engines.typos import allowed_typos, beginning, distance, is_vocabulary
+from indexer.engines.typos import allowed_typos, beginning, distance, is_vocabulary, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from indexer.engines.base import Document, IndexDefinition
-    from indexer.engines.text import Query, Term
+    from indexer.engines.text import Query
 
 SHOWN_CHARACTERS: Final = 200
 """How much of a text that is no name is shown."""
@@ -30,6 +34,13 @@ SHOWN_CHARACTERS: Final = 200
 BEFORE_CHARACTERS: Final = 50
 """How much of it at most stands before the first match."""
 
+WORK_OF_DOCUMENT: Final = 50_000
+"""What the marks of one document may cost: a look at a word or run is 1, about a sixth of a microsecond."""
+
+WORK_OF_ANSWER: Final = 1_500_000
+
+_WORK_OF_MARK: Final = 5
+_WORK_OF_DISTANCE: Final = 100
 _NEAR_SPACE: Final = 16
 _ELLIPSIS: Final = "…"
 _fold_character = lru_cache(maxsize=16_384)(fold)
@@ -38,90 +49,128 @@ Marks = list[tuple[int, int]]
 """Where the marks are: from which character up to which, in order, apart from each other."""
 
 
-@dataclass(frozen=True, slots=True)
 class Highlighter:
-    """Marks what one query found in the documents of one index."""
+    """Marks what one query found in the documents of one index, for one answer."""
 
-    definition: IndexDefinition
-    query: Query
+    def __init__(self, definition: IndexDefinition, query: Query) -> None:
+        self._definition = definition
+        self._exact = frozenset((term.kind, term.lexemes[0]) for term in query.terms)
+        self._runs = [term.substring or term.lexemes[0] for term in query.terms if term.kind is TermKind.RUN]
+        self._symbols = [term.lexemes[0] for term in query.terms if term.kind is TermKind.SYMBOL]
+        self._open_ended = query.terms[-1].lexemes[0] if query.open_ended else None
+        self._mistyped = [
+            _Mistyped(
+                term.lexemes[0], typos, tuple(piece.letters for piece in pieces(term.lexemes[0], typos))
+            )
+            for term in query.terms
+            if term.kind is TermKind.WORD and (typos := allowed_typos(term.lexemes[0]))
+        ]
+        self._left_of_answer = WORK_OF_ANSWER
+        self._left = 0
 
     def formatted(self, document: Document) -> dict[str, str]:
         """Return the searchable texts of a document as HTML, by field."""
-        return {
+        self._left = share = min(WORK_OF_DOCUMENT, self._left_of_answer)
+        texts = {
             field: self._html(field, value)
-            for field in self.definition.searchable
+            for field in self._definition.searchable
             if isinstance(value := document.get(field), str)
         }
+        self._left_of_answer -= share - self._left
+        return texts
 
     def _html(self, field: str, value: str) -> str:
         characters = characters_of(clip(value, INDEXED_CHARACTERS))
-        marks = self.marks(characters, with_typos=field in self.definition.written)
-        first, end = 0, len(characters)
-        if field in self.definition.texts and field not in self.definition.names:
-            first, end = _window(characters, marks)
+        is_cropped = field in self._definition.texts and field not in self._definition.names
+        with_typos = field in self._definition.written
+        marks = self._marks(characters, with_typos=with_typos, is_cropped=is_cropped)
+        first, end = _window(characters, marks) if is_cropped else (0, len(characters))
         is_cut = end < len(characters) or len(value) > INDEXED_CHARACTERS
         inside = "".join(_marked(characters, marks, first, end))
         return f"{_ELLIPSIS if first else ''}{inside}{_ELLIPSIS if is_cut else ''}"
 
-    def marks(self, characters: Sequence[str], *, with_typos: bool = True) -> Marks:
-        """Return what of a text, given by its characters, matched."""
-        folded: list[str] = []
-        owner: list[int] = []
-        for number, character in enumerate(characters):
-            search_copy = _fold_character(character)
-            folded.append(search_copy)
-            owner += [number] * len(search_copy)
-        text = "".join(folded)
+    def _marks(self, characters: Sequence[str], *, with_typos: bool, is_cropped: bool) -> Marks:
+        """Return what of a text, given by its characters, matched; of a cropped one, what may be shown."""
+        text, owner = _folded(characters)
         found: Marks = []
-        matched: dict[str, int] = {}
+        matched: dict[str, Marks] = {}
         for kind, start, end in tokens_of(text):
+            if is_cropped and found and owner[start] >= found[0][0] + SHOWN_CHARACTERS:
+                break
             token = text[start:end]
-            if kind is TermKind.RUN:
-                spans = self._in_run(token)
-            else:
-                if token not in matched:
-                    matched[token] = self._matched_letters(kind, token, with_typos=with_typos)
-                spans = [(0, matched[token])] if matched[token] else []
-            found += [(owner[start + begin], owner[start + stop - 1] + 1) for begin, stop in spans]
+            if token not in matched:
+                matched[token] = self._matched(kind, token, with_typos=with_typos)
+            found += [(owner[start + begin], owner[start + stop - 1] + 1) for begin, stop in matched[token]]
         return _joined(found)
 
-    def _in_run(self, run: str) -> Marks:
-        spans: Marks = []
-        for term in self.query.terms:
-            if term.kind is TermKind.RUN:
-                looked_for = term.substring or term.lexemes[0]
-                at = run.find(looked_for)
-                while at >= 0:
-                    spans.append((at, at + len(looked_for)))
-                    at = run.find(looked_for, at + 1)
-        return spans
+    def _matched(self, kind: TermKind, token: str, *, with_typos: bool) -> Marks:
+        """Return what of a token matched; where the first mark begins comes first."""
+        if kind is TermKind.RUN:
+            return sorted(self._in_run(token))
+        letters = self._letters(kind, token, with_typos=with_typos)
+        return [(0, letters)] if letters else []
 
-    def _matched_letters(self, kind: TermKind, token: str, *, with_typos: bool) -> int:
+    def _in_run(self, run: str) -> Iterator[tuple[int, int]]:
+        for looked_for in self._runs:
+            at = run.find(looked_for) if self._may_spend(1) else -1
+            while at >= 0:
+                yield at, at + len(looked_for)
+                at = run.find(looked_for, at + 1) if self._may_spend(_WORK_OF_MARK) else -1
+
+    def _letters(self, kind: TermKind, token: str, *, with_typos: bool) -> int:
         """Return how many letters of a word or symbol matched, from its first on."""
-        last = len(self.query.terms) - 1
-        most = 0
-        for number, term in enumerate(self.query.terms):
-            if term.kind is kind:
-                open_ended = self.query.open_ended and number == last
-                most = max(most, _letters(term, token, open_ended=open_ended, with_typos=with_typos))
+        if (kind, token) in self._exact:
+            return len(token)
+        if kind is TermKind.SYMBOL:
+            return len(token) if token.startswith(tuple(self._symbols)) else 0
+        begins = self._open_ended is not None and token.startswith(self._open_ended)
+        most = len(self._open_ended or "") if begins else 0
+        if not with_typos or not is_vocabulary(token):
+            return most
+        for term in self._mistyped:
+            if not self._may_spend(1):
+                break
+            if any(letters in token for letters in term.pieces):
+                if not self._may_spend(_WORK_OF_DISTANCE):
+                    break
+                most = max(most, term.letters(token, open_ended=term.word == self._open_ended))
         return most
 
+    def _may_spend(self, work: int) -> bool:
+        if self._left < work:
+            return False
+        self._left -= work
+        return True
 
-def _letters(term: Term, token: str, *, open_ended: bool, with_typos: bool) -> int:
-    word = term.lexemes[0]
-    if token == word or (term.kind is TermKind.SYMBOL and token.startswith(word)):
-        return len(token)
-    if term.kind is TermKind.SYMBOL:
-        return 0
-    if open_ended and token.startswith(word):
-        return len(word)
-    typos = allowed_typos(word) if with_typos and is_vocabulary(token) else 0
-    if not typos:
-        return 0
-    if distance(word, token, typos) is not None:
-        return len(token)
-    start = beginning(word, token, typos) if open_ended else None
-    return len(start[0]) if start is not None else 0
+
+@dataclass(frozen=True, slots=True)
+class _Mistyped:
+    """A word of the query in which typos may be, and the pieces of which a word that it means has one."""
+
+    word: str
+    typos: int
+    pieces: tuple[str, ...]
+
+    def letters(self, token: str, *, open_ended: bool) -> int:
+        """Return how many letters of a word this one means, from its first on."""
+        if distance(self.word, token, self.typos) is not None:
+            return len(token)
+        start = beginning(self.word, token, self.typos) if open_ended else None
+        return len(start[0]) if start is not None else 0
+
+
+def _folded(characters: Sequence[str]) -> tuple[str, Sequence[int]]:
+    """Return the search copy of a text, and to which of its characters each of the copy's belongs."""
+    text = "".join(characters)
+    if text.isascii():
+        return fold(text), range(len(text))
+    folded: list[str] = []
+    owner: list[int] = []
+    for number, character in enumerate(characters):
+        search_copy = _fold_character(character)
+        folded.append(search_copy)
+        owner += [number] * len(search_copy)
+    return "".join(folded), owner
 
 
 def _joined(spans: Marks) -> Marks:

@@ -3,8 +3,8 @@
 A client that has just written something wants it found at once; an operator wants to know why it is not. The
 document is fetched from the server where its owner lives, never from whom a URI's hint names, and applied in
 a transaction of its own, judged as a row of that server's feed that was read before: it replaces nothing
-newer and brings back nothing that was deleted, and what the feed comes to later settles it by createdAt. Who asked is told what became of it; nothing is counted with
-the server, and nothing is kept of what is refused.
+newer and brings back nothing that was deleted, and what the feed comes to later settles it by createdAt. Who
+asked is told what became of it; nothing is counted with the server, and nothing is kept of what is refused.
 
 What it owns: bounds, since strangers ask: so many crawls at once, so many look-ups an hour in all and of one
 host, one deadline for all that a crawl asks for. They are in memory: a crash leaves nothing.

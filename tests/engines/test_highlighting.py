@@ -11,9 +11,11 @@ import regex  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 
+from indexer.engines import highlighting
 from indexer.engines.highlighting import SHOWN_CHARACTERS, Highlighter
 from indexer.engines.indexes import BY_UID, COMMUNITIES, POSTS, USERS
 from indexer.engines.text import parse_query
+from indexer.engines.typos import distance
 
 FAMILY = "👨‍👩‍👧"
 
@@ -122,3 +124,54 @@ def test_nothing_but_text_and_marks(query: str, body: str) -> None:
     assert any(cropped in body for cropped in (text, text[1:], text[:-1], text[1:-1]))
     for mark in re.findall("<em>(.*?)</em>", shown, re.DOTALL):
         assert escape(body).count(mark)
+
+
+def _words(count: int, letters: str, first: int = 0) -> list[str]:
+    return ["".join(letters[(first + n) // 7**place % 7] for place in range(11)) for n in range(count)]
+
+
+def _costly() -> dict[str, tuple[str, str]]:
+    """Queries with texts that were made to be looked at for long."""
+    near = " ".join(f"abcdefg{word[:4]}" for word in _words(1_400, "hijklmn"))
+    return {
+        "no word near": ("-".join(_words(32, "stuvwxy")), " ".join(_words(1_400, "abcdefg"))),
+        "every word near": ("-".join(f"abcdefg{word[:4]}z" for word in _words(32, "opqrstu")), near),
+        "every run": (" ".join("あ" * size for size in range(1, 11)), "あ" * 16_000),
+        "many runs": ("-".join("猫" * size for size in range(2, 34)), "犬 " * 8_000),
+        "short words": ("-".join(_words(32, "stuvwxy")), " ".join(f"{n:x}" for n in range(5_000))),
+    }
+
+
+@pytest.mark.parametrize("name", _costly())
+@pytest.mark.parametrize("index", [POSTS, USERS])
+def test_the_work_is_bounded(name: str, index: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever query and texts hold, few pairs of words are compared, and few marks made."""
+    query, text = _costly()[name]
+    compared = 0
+
+    def counted(word: str, other: str, most: int) -> int | None:
+        nonlocal compared
+        compared += 1
+        return distance(word, other, most)
+
+    monkeypatch.setattr(highlighting, "distance", counted)
+    document = {"body": text, "username": text, "description": text}
+    highlighter = Highlighter(BY_UID[index], parse_query(query))
+    shown = [highlighter.formatted(document) for _ in range(40)]
+    assert compared <= highlighting.WORK_OF_ANSWER / 100
+    marks = sum(text.count("<em>") for one in shown for text in one.values())
+    assert marks <= highlighting.WORK_OF_ANSWER / 5
+    again = Highlighter(BY_UID[index], parse_query(query))
+    assert [again.formatted(document) for _ in range(40)] == shown
+
+
+def test_words_as_they_are_spelled_are_marked_past_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody's long text takes the marks of another's away."""
+    monkeypatch.setattr(highlighting, "WORK_OF_ANSWER", 500)
+    near, _ = _costly()["every word near"]
+    highlighter = Highlighter(BY_UID[USERS], parse_query(f"planet {near}"))
+    for _ in range(3):
+        shown = highlighter.formatted(
+            {"username": "a planet", "description": _costly()["every word near"][1]}
+        )
+        assert shown["username"] == "a <em>planet</em>"

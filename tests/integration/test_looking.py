@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import asyncpg
 import pytest
 
+from indexer.app import fetch_statistics
 from indexer.doctor import examine
 from indexer.errors import ExpectedError
 from indexer.inspection import inspect
@@ -26,6 +27,7 @@ from indexer.simulation.scripted import (
     reference,
     scripted_network,
 )
+from tests.engines.meili_double import serve_double
 from tests.integration.house import running_house, settings_of
 
 if TYPE_CHECKING:
@@ -78,6 +80,28 @@ async def test_everything_that_is_known_of_a_key(database_url: str) -> None:
             with pytest.raises(ExpectedError) as refused:
                 await inspect(settings, wrong)
             assert refused.value.exit_code == 2
+
+
+async def test_who_looks_leaves_meilisearch_as_it_is(database_url: str) -> None:
+    """A filled one is well; a wiped one is not, and stays so: `doctor`, `inspect`, `stats` send no task."""
+    async with scripted_network(SEED, ALPHA) as network, serve_double() as double:
+        network[ALPHA].receive(RECEIVED, profile(ALICE))
+        settings = settings_of(SEED, network.host_overrides, database_url)
+        backends = settings.backends.model_copy(
+            update={"meili_host": double.url, "meili_api_key": double.key}
+        )
+        settings = settings.model_copy(update={"backends": backends})
+        async with running_house(settings) as running:
+            await running.drained(ALPHA)
+            await running.search("users")
+        assert (await _verdicts(settings))["engine"]
+        assert (await inspect(settings, profile_key(ALICE)))["document"]
+        double.wipe()
+        tasks = len(double.tasks)
+        assert not (await _verdicts(settings))["engine"]
+        assert (await inspect(settings, profile_key(ALICE)))["document"] is None
+        assert (await fetch_statistics(settings))["search"]["indexes"] == {}
+        assert (len(double.tasks), double.indexes) == (tasks, {})
 
 
 async def test_the_doctor_finds_what_is_wrong(database_url: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 import sys
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -353,6 +355,28 @@ async def test_a_cursor_is_good_for_its_own_search(database_url: str) -> None:
             with pytest.raises(ApiError) as refused:
                 await see.service.answer(kind, urlencode(parameters).encode())
             assert refused.value.status == 404
+
+
+async def test_a_cursor_of_another_time_leads_nowhere(database_url: str) -> None:
+    """Whatever moment a forged one holds, no ranking is made at one that was never given here: 404."""
+    async with viewing(database_url) as see:
+        await _many(see, 30, 0)
+        for query in ({}, {"q": "ねこ"}):
+            made = (await see.answer(_USERS, limit=10, **query))["nextCursor"]
+            head = urlsafe_b64decode(made[:28])
+            (moment,) = struct.unpack(">q", head[5:13])
+
+            def forged(at: int, made: str = made, head: bytes = head) -> str:
+                return urlsafe_b64encode(head[:5] + struct.pack(">q", at) + head[13:]).decode() + made[28:]
+
+            second, day = 1_000_000, 86_400_000_000
+            wrong = [-62_135_596_800 * second, 253_402_300_799 * second, 0, moment - 8 * day, moment + day]
+            for at in [*wrong, -(2**63), 2**63 - 1, moment + 61 * second]:
+                with pytest.raises(ApiError) as refused:
+                    await see.answer(_USERS, limit=10, cursor=forged(at), **query)
+                assert refused.value.status == 404
+            for at in (moment - 6 * day, moment + 59 * second):
+                assert (await see.answer(_USERS, limit=10, cursor=forged(at), **query))["hits"]
 
 
 async def test_forty_thousand_followees(database_url: str) -> None:

@@ -84,6 +84,11 @@ class Administration:
                 f"{index['primaryKey']!r}, not 'id': remove it, and it is made again"
             )
 
+    async def is_settled(self, definition: IndexDefinition) -> bool:
+        """Tell whether an index has our settings; changes nothing."""
+        current = await self._wire.get(f"{self.path(definition.uid)}/settings")
+        return not changes(current, settings_of(definition, self._max_total_hits))
+
     async def put_settings(self, definition: IndexDefinition) -> bool:
         """Change settings that differ; False for an index that another program has filled: that one stays."""
         path = f"{self.path(definition.uid)}/settings"

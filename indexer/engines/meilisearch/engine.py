@@ -29,6 +29,7 @@ from indexer.engines.base import (
     IndexStatistics,
     RejectedDocument,
     SearchResult,
+    Standing,
     WriteResult,
     build_uid,
     check_fields,
@@ -107,6 +108,17 @@ class MeilisearchEngine:
             self._know(definition, present)
         for definition in indexes:
             await self._settle(definition)
+
+    async def look(self, indexes: Sequence[IndexDefinition]) -> Mapping[str, Standing]:
+        """Learn which indexes are there, and whether their settings are ours."""
+        present = await self._admin.present()
+        standing = dict.fromkeys((definition.uid for definition in indexes), Standing.MISSING)
+        for definition in indexes:
+            if definition.uid in present:
+                self._know(definition, present)
+                is_settled = await self._admin.is_settled(definition)
+                standing[definition.uid] = Standing.READY if is_settled else Standing.DIFFERS
+        return standing
 
     async def write(self, batch: WriteBatch) -> WriteResult:
         """Write a batch: everything is sent at once, then every task is followed to its end."""

@@ -24,6 +24,7 @@ from indexer.engines.base import (
     IndexStatistics,
     InvalidCursor,
     SearchResult,
+    Standing,
     WriteResult,
     build_uid,
     check_fields,
@@ -34,7 +35,7 @@ from indexer.engines.postgres.cursors import read_cursor, write_cursor
 from indexer.engines.postgres.errors import unavailable_when_away
 from indexer.engines.postgres.figures import FigureWriter
 from indexer.engines.postgres.paging import Exceeding, Page, find_page
-from indexer.engines.postgres.preparing import prepare_tables
+from indexer.engines.postgres.preparing import look_at_tables, prepare_tables
 from indexer.engines.postgres.schema import Table
 from indexer.engines.postgres.searching import plan_search
 from indexer.engines.postgres.suggesting import find_suggestions
@@ -114,6 +115,15 @@ class PostgresEngine:
         self._tables = {**tables, **{table.name: table for table, _ in builds}}
         self._writers = {**writers, **{table.name: writer for table, writer in builds}}
         self._vocabularies = {uid: Vocabulary(table, self._monotonic) for uid, table in tables.items()}
+
+    async def look(self, indexes: Sequence[IndexDefinition]) -> Mapping[str, Standing]:
+        """Learn which tables are there, and whether they are as this version makes them."""
+        tables = {definition.uid: Table(definition) for definition in indexes}
+        with unavailable_when_away():
+            async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
+                standing = await look_at_tables(connection, tables)
+        self._tables = {uid: table for uid, table in tables.items() if standing[uid] is not Standing.MISSING}
+        return standing
 
     async def write(self, batch: WriteBatch) -> WriteResult:
         """Write a batch in one transaction."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from indexer.engines.base import Standing
 from indexer.engines.postgres.building import identities
 from indexer.engines.postgres.schema import bare_document, is_table
 from indexer.statements import load
@@ -44,6 +45,21 @@ async def prepare_tables(
         for uid in dict.fromkeys([*lost, *await _outdated(connection, tables)]):
             await _derive_again(connection, tables[uid], writers[uid])
             await connection.execute(_SQL["remember_fingerprint"], uid, tables[uid].fingerprint)
+
+
+async def look_at_tables(connection: Connection, tables: Mapping[str, Table]) -> dict[str, Standing]:
+    """Tell what `prepare_tables` would do to each table, and do nothing."""
+    existing = await _existing(connection, ["definitions", *(table.name for table in tables.values())])
+    outdated = set(await _outdated(connection, tables)) if "definitions" in existing else tables.keys()
+    standing: dict[str, Standing] = {}
+    for uid, table in tables.items():
+        if table.name not in existing:
+            standing[uid] = Standing.MISSING
+        elif uid in outdated or await _missing(connection, {uid: table}):
+            standing[uid] = Standing.DIFFERS
+        else:
+            standing[uid] = Standing.READY
+    return standing
 
 
 async def _changes(connection: Connection, tables: Mapping[str, Table]) -> bool:
