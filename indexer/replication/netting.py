@@ -11,8 +11,8 @@ decides only in a feed that speaks for the owner: what counts for its proof alon
 order by whoever shows it, so createdAt settles it, as between servers.
 
 A document that was asked for by hand is *ahead* of its feed until the feed brings it: createdAt settles it
-with what the feed brings meanwhile, as if another server had sent it. What wins over it leaves no memory of it,
-for the feed may bring it yet; what it wins over is retired: the feed has gone past that (decisions/0025).
+with what the feed brings meanwhile, as if another server had sent it. What wins over it leaves no memory of
+it, for the feed may bring it yet; what it wins over is retired: the feed has gone past that (decisions/0025).
 """
 
 from __future__ import annotations
