@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import logging
 import os
@@ -76,19 +77,20 @@ def start_embedded(data_dir: Path, *, database: str = "concrnt") -> EmbeddedServ
     """
     directory = data_dir.expanduser().resolve() / EMBEDDED_FOLDER
     _check_folder(directory)
-    with _plain_environment():
-        if not (directory / "PG_VERSION").exists():
-            _initialise(directory)
-        _drop_dead_holders(directory)
-        _drop_stale_pid_file(directory)
-        handle = _join(directory)
-    try:
-        asyncio.run(_create_database(handle.get_uri(), database))
-    except (OSError, asyncpg.PostgresError) as error:
-        handle.cleanup()
-        raise EmbeddedServerError(
-            f"the embedded PostgreSQL in {directory} refuses to create its database: {error}"
-        ) from error
+    with _one_at_a_time(directory):
+        with _plain_environment():
+            if not (directory / "PG_VERSION").exists():
+                _initialise(directory)
+            _drop_dead_holders(directory)
+            _drop_stale_pid_file(directory)
+            handle = _join(directory)
+        try:
+            asyncio.run(_create_database(handle.get_uri(), database))
+        except (OSError, asyncpg.PostgresError) as error:
+            handle.cleanup()
+            raise EmbeddedServerError(
+                f"the embedded PostgreSQL in {directory} refuses to create its database: {error}"
+            ) from error
     return EmbeddedServer(dsn=handle.get_uri(database), _handle=handle)
 
 
@@ -124,6 +126,14 @@ def _check_folder(directory: Path) -> None:
             f"the disk of {directory.parent} has {free // 2**20} MiB free; "
             f"the embedded PostgreSQL needs {_MINIMUM_FREE_BYTES // 2**20} MiB to start"
         )
+
+
+@contextlib.contextmanager
+def _one_at_a_time(directory: Path) -> Iterator[None]:
+    """Let no two processes set up or start the same server; whoever holds the lock and dies gives it back."""
+    with (directory.parent / f"{EMBEDDED_FOLDER}.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @contextlib.contextmanager

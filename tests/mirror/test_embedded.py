@@ -139,3 +139,16 @@ def test_a_full_disk_is_a_sentence(data_dir: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     with pytest.raises(EmbeddedServerError, match=r"10 MiB free; .* needs 256 MiB"):
         start_embedded(data_dir)
+
+
+def test_processes_that_start_at_once_share_one_server(data_dir: Path) -> None:
+    """On an empty folder: one of them sets it up, none fails."""
+    holders = [_holder(data_dir) for _ in range(3)]
+    told = set()
+    for holder in holders:
+        assert holder.stdout is not None
+        told.add(holder.stdout.readline())
+    assert len(told) == 1
+    assert told != {""}
+    assert [holder.communicate("")[0] for holder in holders] == [""] * 3
+    assert [holder.returncode for holder in holders] == [0] * 3
