@@ -12,6 +12,8 @@ import yaml
 
 from indexer.app import Role
 from indexer.config import load_configuration
+from indexer.config.catalogue import keys
+from indexer.config.load import SEARCHED
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
@@ -93,11 +95,41 @@ def test_profiles() -> None:
         assert all(port.endswith(":8080") for port in public)
 
 
+def _environment(name: str, values: dict[str, str]) -> dict[str, str]:
+    """What a service is started with: what has no value in the file is passed on where it has one."""
+    passed = {
+        key: values.get(key) if value is None else _filled(value, values)
+        for key, value in OURS[name]["environment"].items()
+    }
+    return {key: value for key, value in passed.items() if value is not None}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_operators_file_counts(name: str, tmp_path: Path) -> None:
+    """It is mounted where it is looked for; only what .env says goes before its settings."""
+    mounts = dict(volume.split(":")[:2] for volume in OURS[name]["volumes"])
+    assert Path(mounts["./deploy/configuration"]) / "config.yaml" in SEARCHED
+    written = {
+        "server": {"adminToken": "a-token-of-the-file", "publicURL": "https://file.example", "rateLimit": 7},
+        "crawl": {"seed": "file.example", "postSchemas": ["https://file.example/post.json"]},
+    }
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(written), encoding="utf-8")
+    secrets = dict.fromkeys(SECRETS, "0123456789abcdef")
+    configuration = load_configuration(path, _environment(name, secrets))
+    mine = [key for key in keys().values() if key.section in written]
+    assert "environment" not in {configuration.origin(key) for key in mine}
+    assert configuration.settings.crawl.seed == "file.example"
+    assert configuration.settings.server.public_url == "https://file.example"
+    said = secrets | {"INDEXER_CRAWL__SEED": "env.example"}
+    assert load_configuration(path, _environment(name, said)).settings.crawl.seed == "env.example"
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_the_settings_are_settings(name: str) -> None:
     """The environment of each service is one that the program starts with."""
     values = dict.fromkeys(SECRETS, "0123456789abcdef")
-    environment = {key: _filled(value, values) for key, value in OURS[name]["environment"].items()}
+    environment = _environment(name, values)
     settings = load_configuration(None, environment).settings
     assert settings.backends.meili_host == "http://meilisearch:7700"
     assert settings.backends.meili_api_key == values["MEILI_MASTER_KEY"]
