@@ -9,7 +9,7 @@ What it owns: three errands, each stored in PostgreSQL, so that a crash leaves n
   are read again. Reading again changes nothing else.
 * Commits whose proof leans on a document that was not here are judged again when it has come. Enactments of
   subkeys are asked for where their owner lives, never of who brought the proof, within a budget too, and
-  cached; posts come by their own feeds.
+  cached; posts come by their own feeds. What has waited for a week is judged without.
 
 The seed's answer is the operator's choice: it counts for more than what a server claims of itself, and for
 less than a document with a proof that holds.
@@ -64,6 +64,7 @@ AWAY_FOR = timedelta(minutes=15)
 """How long a server that did not answer is not asked for the same document again."""
 JUDGED_PER_ROUND = 1000
 WAITING_FOR = timedelta(days=7)
+"""After that a commit is judged without the document that it waits for."""
 _ROUND_SECONDS = 10.0
 _READINGS_PER_ROUND = 20
 
@@ -120,9 +121,12 @@ class Residents:
         read = await self._read_again()
         fetched = await self._fetch_enactments()
         judged_again = await self._page_writer.judge_again(
-            limit=JUDGED_PER_ROUND, asked_for=fetched, now=self._clock()
+            limit=JUDGED_PER_ROUND,
+            asked_for=fetched,
+            waiting_since=self._clock() - WAITING_FOR,
+            now=self._clock(),
         )
-        await self._questions.tidy(waiting_since=self._clock() - WAITING_FOR, now=self._clock())
+        await self._questions.tidy(now=self._clock())
         for (server, reason), number in judged_again.rejected.items():
             self._metrics.rejected_later(server, reason, number)
         return asked or read or judged_again.number > 0
