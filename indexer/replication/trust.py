@@ -283,9 +283,9 @@ class Judging:
     ) -> Judgement:
         """One verdict for each row, and what the page tells of homes.
 
-        `awaited` are the documents that may yet come, for rows whose proof could not be decided. Such a row is
-        refused for the time being, unless it would be provisional without a proof as well: no proof that is
-        still to be had may make it worth less.
+        `awaited` are the documents that may yet come, for rows whose proof could not be decided. Such a row
+        is refused for the time being, unless it would be provisional without a proof as well: no proof that
+        is still to be had may make it worth less.
         """
         awaited = awaited or {}
         verdicts: list[Verdict] = [Worth.FIRM] * len(self._rows)

@@ -161,8 +161,8 @@ class PageWriter:
     ) -> JudgedAgain:
         """Judge again the commits whose documents have come or were `asked_for`, or which wait since then.
 
-        Each of them ends its waiting here, unless its proof leans on a further document that is not here: what
-        waits for the very document that has come, or has waited for too long, is given up. Raises
+        Each of them ends its waiting here, unless its proof leans on a further document that is not here:
+        what waits for the very document that has come, or has waited for too long, is given up. Raises
         `StoreUnavailable`.
         """
 

@@ -112,10 +112,11 @@ def _with_proof(commit: bytes, proof: object) -> bytes:
     return msgspec.json.encode({**msgspec.json.decode(commit), "proof": proof})
 
 
-UNREADABLE = [
-    *({"type": "x", "signature": wrong} for wrong in (7, None, [], {})),
+_WRONG: list[object] = [7, None, [], {}]
+UNREADABLE: list[object] = [
+    *({"type": "x", "signature": wrong} for wrong in _WRONG),
     *({"type": "concrnt-ecrecover-direct", name: 7} for name in ("signature", "key", "href", "document")),
-    *({"type": "concrnt-ecrecover-direct", "proof": wrong} for wrong in ("x", 7, [])),
+    *({"type": "concrnt-ecrecover-direct", "proof": wrong} for wrong in _WRONG),
     *("x", 7, [], ["x"], None, {}),
 ]
 
@@ -146,9 +147,8 @@ async def test_whatever_has_come_ends_the_waiting_for_it(database_url: str, trus
         await on.mirror.write(BETA, [leaning])
         (waits,) = await on.mirror.rows("select href from mirror.waiting")
         await on.mirror.write(ALPHA, [entity(ALICE, ALPHA), post(ALICE, "1", "x")])
-        await on.mirror.database.execute(
-            "update mirror.records set signed = '{}' where key = $1", waits["href"]
-        )
+        broken = "update mirror.records set signed = '{}' where key = $1"
+        await on.mirror.database.execute(broken, waits["href"])
         assert await on.residents.run_once()
         assert await on.mirror.rows("select 1 from mirror.waiting") == []
         assert len(await on.mirror.rows("select 1 from mirror.dead_letters where domain = $1", BETA)) == 1
