@@ -19,6 +19,7 @@ from indexer.mirror.owners import Owners
 from indexer.projection.comparing import IndexComparer
 from indexer.replication.feeds import Feeds
 from indexer.replication.rejudge import judge_stored
+from indexer.replication.trust import TrustMode
 from indexer.replication.verifying import UnknownHome, verify_owner
 
 if TYPE_CHECKING:
@@ -135,11 +136,11 @@ async def run_verification(settings: Settings, owner: str, *, only_look: bool) -
     """Ask an owner's own server what is still there, as `verify --json` prints it."""
     async with open_for_reading(settings) as database, make_peers(settings) as peers:
         try:
-            found = await verify_owner(
-                owner, Feeds(peers), Owners(database), clock=utc_now, only_look=only_look
-            )
+            judged = settings.trust.mode.value != TrustMode.OFF.value
+            owners = Owners(database, sure_only=judged)
+            found = await verify_owner(owner, Feeds(peers), owners, clock=utc_now, only_look=only_look)
         except UnknownHome as error:
-            message = f"no entity of {owner} is known, so nobody knows which server to ask"
+            message = f"it is not surely known which server speaks for {owner}, so there is nobody to ask"
             raise ExpectedError(message, code="unknown_owner") from error
         except PeerError as error:
             raise ExpectedError(f"the owner's server: {error}", code="server_away") from error

@@ -37,7 +37,7 @@ from indexer.concrnt.keys import (
     recover_address,
 )
 from indexer.concrnt.payload import MAX_NESTING, nesting_exceeds
-from indexer.concrnt.rows import Proof
+from indexer.concrnt.rows import Proof, Row, read_row
 from indexer.concrnt.times import NANOSECONDS_PER_MILLISECOND, MalformedTime, parse_instant
 from indexer.concrnt.uri import CCURI, MalformedURI, parse_ccuri
 
@@ -90,11 +90,12 @@ def nothing_resolves(_uri: str) -> None:
 
 
 def read_signed(text: str | bytes) -> SignedDocument | None:
-    """Read the JSON of a signed document; None where it is none."""
+    """Read the JSON of a signed document, as tolerantly as a row is read; None where it is none."""
     try:
         return _SIGNED.decode(text)
     except (msgspec.MsgspecError, RecursionError):
-        return None
+        row = read_row(text)
+        return SignedDocument(row.document, row.proof) if isinstance(row, Row) else None
 
 
 def leans_on(proof: Proof | None) -> str | None:

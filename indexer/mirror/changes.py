@@ -148,6 +148,8 @@ class Waiting:
     href: str
     is_enactment: bool
     commit: str
+    accepted: bool = False
+    """It stands provisionally meanwhile: it waits to be proven, not to be seen."""
 
 
 @dataclass(frozen=True, slots=True)

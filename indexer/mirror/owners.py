@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from indexer.concrnt.identifiers import is_domain_owner
 from indexer.mirror.context import Needs, lock_owners
 from indexer.statements import load
 
@@ -32,12 +33,14 @@ class OwnedKey:
 class Owners:
     """The owners of one mirror. Every method may raise `StoreUnavailable`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, sure_only: bool) -> None:
+        """``sure_only``: a home that a server merely claims is none."""
         self._database = database
+        self._sure_only = sure_only
 
-    async def home(self, ccid: str) -> str | None:
-        """Where a person lives, as far as it is known."""
-        row = await self._database.fetchrow(_SQL["home_of"], ccid)
+    async def home(self, owner: str) -> str | None:
+        """Which server speaks for an owner, by its name of today, as far as it is known."""
+        row = await self._database.fetchrow(_SQL["home_of"], owner, self._sure_only, is_domain_owner(owner))
         return None if row is None else str(row["domain"])
 
     async def keys(self, owner: str, after: str, limit: int) -> list[OwnedKey]:

@@ -93,10 +93,13 @@ async def load_documents(connection: Connection, uris: Collection[str]) -> dict[
     if keys:
         for row in await connection.fetch(_SQL["documents_by_key"], keys):
             found[row["key"]] = row["signed"]
-    cdids = {uri.rpartition("/")[2]: uri for uri in uris if uri.startswith("ccfs:")}
-    if cdids:
-        for row in await connection.fetch(_SQL["documents_by_cdid"], list(cdids)):
-            found[cdids[row["cdid"]]] = row["signed"]
+    documents: dict[str, list[str]] = defaultdict(list)
+    for uri in uris:
+        if uri.startswith("ccfs:"):
+            documents[uri.rpartition("/")[2]].append(uri)
+    if documents:
+        for row in await connection.fetch(_SQL["documents_by_cdid"], list(documents)):
+            found.update(dict.fromkeys(documents[row["cdid"]], row["signed"]))
     return found
 
 
@@ -195,19 +198,34 @@ class OpenQuestions:
 
         return await self._database.transaction(name, work)
 
-    async def tidy(self, *, waiting_since: datetime, now: datetime) -> None:
-        """Give up commits that have waited since then; forget hours that are over, sum up small counts."""
-        await self._database.execute(_SQL["forget_waiting"], waiting_since)
+    async def tidy(self, *, now: datetime) -> None:
+        """Forget hours that are over, sum up small counts."""
         await self._database.execute(_SQL["forget_look_ups"], now)
         await self._database.execute(_SQL["sum_up_rejected_later"])
 
 
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """A commit that waits no longer. `is_over`: not because its document has come, but for lack of time."""
+
+    domain: str
+    digest: bytes
+    href: str
+    commit: str
+    is_over: bool
+
+
 async def no_longer_waiting(
-    connection: Connection, *, limit: int, asked_for: Collection[str]
-) -> list[tuple[str, str]]:
-    """Take commits whose document has come or was `asked_for`: (server, signed text)."""
-    rows = await connection.fetch(_SQL["no_longer_waiting"], limit, list(asked_for))
-    return [(row["domain"], row["commit"]) for row in rows]
+    connection: Connection, *, limit: int, asked_for: Collection[str], waiting_since: datetime
+) -> list[Waited]:
+    """Take commits whose document has come or was `asked_for`, and those that have waited since then."""
+    rows = await connection.fetch(_SQL["no_longer_waiting"], limit, list(asked_for), waiting_since)
+    return [Waited(**dict(row)) for row in rows]
+
+
+async def wait_no_more(connection: Connection, domain: str, digests: Collection[bytes]) -> None:
+    """Commits that are not judged again."""
+    await connection.execute(_SQL["wait_no_more"], domain, list(digests))
 
 
 async def count_rejected(connection: Connection, domain: str, number: int) -> None:

@@ -254,7 +254,7 @@ class ManualCrawl:
             changes = await self._page_writer.write_one(commit, server, now=self._clock())
             if not changes.waiting or not await self._fetch_enactment(changes):
                 break
-        if changes.waiting:
+        if any(not one.accepted for one in changes.waiting):
             raise CrawlError(
                 CrawlFault.REJECTED, "it is not accepted: its proof leans on what can not be had"
             )

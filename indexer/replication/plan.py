@@ -151,7 +151,7 @@ def plan(
         else:
             entity = judgement.entities.get(position)
             if (awaited := judgement.awaited.get(position)) is not None and isinstance(row, Commit):
-                page.wait(row, awaited)
+                page.wait(row, awaited, accepted=isinstance(judgement.verdicts[position], Worth))
             page.take(row, read_before=read_before, verdict=judgement.verdicts[position], entity=entity)
     return page.changes()
 
@@ -240,10 +240,10 @@ class _Page:
         else:
             self.rejected[refusal.value] += 1
 
-    def wait(self, commit: Commit, awaited: Awaited) -> None:
+    def wait(self, commit: Commit, awaited: Awaited, *, accepted: bool) -> None:
         """The commit is to be judged when the document has come; who has it may have to be found out."""
         digest = hashlib.sha256(commit.signed.encode()).digest()
-        self.waiting.append(Waiting(digest, awaited.uri, awaited.is_enactment, commit.signed))
+        self.waiting.append(Waiting(digest, awaited.uri, awaited.is_enactment, commit.signed, accepted))
         if awaited.is_enactment and is_ccid(owner := owner_of(awaited.uri)):
             self.unresolved.add(owner)
 

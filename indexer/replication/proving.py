@@ -105,7 +105,7 @@ class Prover:
         commits = {position: row for position in positions if isinstance(row := rows[position], Commit)}
         if not commits:
             return Proofs()
-        documents = await self._documents(connection, rows, list(commits.values()), now=now)
+        documents, unreadable = await self._documents(connection, rows, list(commits.values()), now=now)
         checked = await self.check(list(commits.values()), documents)
         faults = dict(zip(commits, checked, strict=True))
         awaited = {
@@ -113,6 +113,7 @@ class Prover:
             for position, fault in faults.items()
             if fault is ProofFault.UNRESOLVED
             and (missing := self._missing(commits[position].proof, documents, now)) is not None
+            and missing.uri not in unreadable
         }
         return Proofs(faults, awaited)
 
@@ -126,10 +127,14 @@ class Prover:
 
     async def _documents(
         self, connection: Connection, rows: Sequence[Row], commits: Sequence[Commit], *, now: datetime
-    ) -> dict[str, SignedDocument]:
-        """The documents that these proofs lean on, and those that these lean on in turn."""
+    ) -> tuple[dict[str, SignedDocument], set[str]]:
+        """The documents that these proofs lean on, and those that these lean on in turn.
+
+        Also which are stored and no proof can lean on, for they can not be read: none of these will yet come.
+        """
         wanted = {uri for commit in commits if (uri := leans_on(commit.proof))}
         found: dict[str, SignedDocument] = {}
+        unreadable: set[str] = set()
         own = _documents_of(rows, wanted)
         for _ in range(MAX_CHAIN):
             if not wanted:
@@ -140,12 +145,14 @@ class Prover:
                 text = stored.get(uri)
                 held = read_signed(text) if text is not None else None
                 document = _chosen(held, own.get(_place_of(uri)), self.fetched.get(uri, now=now))
+                if document is None and text is not None:
+                    unreadable.add(uri)
                 if document is not None:
                     found[uri] = document
                     if (further := leans_on(document.proof)) is not None and further not in found:
                         following.add(further)
             wanted = following
-        return found
+        return found, unreadable
 
     def _missing(
         self, proof: Proof | None, documents: Mapping[str, SignedDocument], now: datetime

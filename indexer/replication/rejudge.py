@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from indexer.replication.trust import Verdict
 
 BATCH = 500
-_REASONS = sorted({WITHDRAWN, *Refusal} - {Refusal.UNKNOWN_DOCUMENT})
+_REASONS = sorted({WITHDRAWN, *Refusal})
 
 
 class Stage(StrEnum):
@@ -217,6 +217,7 @@ class _Bench:
                 awaited.uri,
                 awaited.is_enactment,
                 part.items[at].signed,
+                accepted=isinstance(part.judgement.verdicts[at], Worth),
             )
             for at, awaited in part.judgement.awaited.items()
         ]

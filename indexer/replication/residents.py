@@ -9,7 +9,7 @@ What it owns: three errands, each stored in PostgreSQL, so that a crash leaves n
   are read again. Reading again changes nothing else.
 * Commits whose proof leans on a document that was not here are judged again when it has come. Enactments of
   subkeys are asked for where their owner lives, never of who brought the proof, within a budget too, and
-  cached; posts come by their own feeds.
+  cached; posts come by their own feeds. What has waited for a week is judged without.
 
 The seed's answer is the operator's choice: it counts for more than what a server claims of itself, and for
 less than a document with a proof that holds.
@@ -35,7 +35,7 @@ from indexer.replication.page import read_rows
 from indexer.replication.trust import WITHDRAWN, owner_of_commit
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
     from indexer.mirror.servers import Servers
     from indexer.mirror.trust import OpenQuestions
@@ -48,7 +48,7 @@ log = structlog.get_logger(__name__)
 
 OWNERS_PER_FEED_AND_HOUR = 500
 """How many look-ups of people a feed may cause."""
-OWNERS_AT_ONCE = 8
+LOOK_UPS_AT_ONCE = 8
 OWNERS_PER_ROUND = 200
 UNKNOWN_FOR = timedelta(days=1)
 SEED_AWAY_FOR = timedelta(minutes=15)
@@ -64,6 +64,7 @@ AWAY_FOR = timedelta(minutes=15)
 """How long a server that did not answer is not asked for the same document again."""
 JUDGED_PER_ROUND = 1000
 WAITING_FOR = timedelta(days=7)
+"""After that a commit is judged without the document that it waits for."""
 _ROUND_SECONDS = 10.0
 _READINGS_PER_ROUND = 20
 
@@ -120,9 +121,12 @@ class Residents:
         read = await self._read_again()
         fetched = await self._fetch_enactments()
         judged_again = await self._page_writer.judge_again(
-            limit=JUDGED_PER_ROUND, asked_for=fetched, now=self._clock()
+            limit=JUDGED_PER_ROUND,
+            asked_for=fetched,
+            waiting_since=self._clock() - WAITING_FOR,
+            now=self._clock(),
         )
-        await self._questions.tidy(waiting_since=self._clock() - WAITING_FOR, now=self._clock())
+        await self._questions.tidy(now=self._clock())
         for (server, reason), number in judged_again.rejected.items():
             self._metrics.rejected_later(server, reason, number)
         return asked or read or judged_again.number > 0
@@ -143,15 +147,7 @@ class Residents:
             for owner in due:
                 await self._questions.ask_again(owner, at=now + SEED_AWAY_FOR)
             return False
-        places = asyncio.Semaphore(OWNERS_AT_ONCE)
-
-        async def one(owner: str) -> None:
-            async with places:
-                await self._ask_about(owner, endpoints)
-
-        async with asyncio.TaskGroup() as group:
-            for owner in due:
-                group.create_task(one(owner))
+        await _side_by_side([self._ask_about(owner, endpoints) for owner in due])
         return True
 
     async def _ask_about(self, owner: str, endpoints: Mapping[str, str]) -> None:
@@ -178,15 +174,7 @@ class Residents:
         due = await self._questions.take_enactments_to_fetch(
             now=now, limit=ENACTMENTS_PER_ROUND, per_feed_and_hour=ENACTMENTS_PER_FEED_AND_HOUR
         )
-        places = asyncio.Semaphore(OWNERS_AT_ONCE)
-
-        async def one(key: str, home: str) -> None:
-            async with places:
-                await self._fetch(key, home, now)
-
-        async with asyncio.TaskGroup() as group:
-            for key, home in due:
-                group.create_task(one(key, home))
+        await _side_by_side([self._fetch(key, home, now) for key, home in due])
         return [key for key, _ in due]
 
     async def _fetch(self, key: str, home: str, now: datetime) -> None:
@@ -238,6 +226,28 @@ class Residents:
             if fetched.step is not Step.FORWARD:
                 return  # the end, or an instant of one person's that holds more than a page
             asked = fetched.next
+
+
+async def _side_by_side(look_ups: Sequence[Coroutine[None, None, None]]) -> None:
+    """Carry out look-ups, a few at once. Raises `StoreUnavailable` as itself, not in a group."""
+    places = asyncio.Semaphore(LOOK_UPS_AT_ONCE)
+
+    async def one(look_up: Coroutine[None, None, None]) -> None:
+        async with places:
+            await look_up
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for look_up in look_ups:
+                group.create_task(one(look_up))
+    except ExceptionGroup as raised:
+        away, other = raised.split(StoreUnavailable)
+        if away is None or other is not None:
+            raise
+        raise away.exceptions[0] from None
+    finally:
+        for look_up in look_ups:
+            look_up.close()  # those that the group never began
 
 
 def entity_in(answer: bytes | None, owner: str, *, schemas: Schemas, now: datetime) -> EntityPut | None:

@@ -343,10 +343,10 @@ class Schedule:
         return again
 
     async def _store_fault(self, lease: Lease) -> None:
-        state = await self._servers.state_of(lease.domain)
-        if state is not None:
-            error = PeerError(FailureClass.BAD_PAYLOAD, "reading it met a fault of ours; see the log")
-            with contextlib.suppress(LeaseLostError, StoreUnavailable):
+        with contextlib.suppress(LeaseLostError, StoreUnavailable):
+            state = await self._servers.state_of(lease.domain)
+            if state is not None:
+                error = PeerError(FailureClass.BAD_PAYLOAD, "reading it met a fault of ours; see the log")
                 await self._store_failure(state, error, lease)
 
     async def _store_failure(self, state: FeedState, error: PeerError, lease: Lease) -> None:

@@ -83,7 +83,10 @@ class Refusal(StrEnum):
     UNPROVEN_ENTITY = "unproven_entity"
     """It claims a person without a proof, who is somebody else's or whom another server claimed first."""
     UNKNOWN_DOCUMENT = "unknown_document"
-    """The document that its proof leans on is not here yet: judged again when it comes, and not counted."""
+    """The document that its proof leans on is not here yet: judged again when it comes, and not counted.
+
+    One that has waited for too long is buried and counted with this reason.
+    """
 
 
 WITHDRAWN = "withdrawn"
@@ -290,16 +293,18 @@ class Judging:
     ) -> Judgement:
         """One verdict for each row, and what the page tells of homes.
 
-        `awaited` are the documents that may yet come, for rows whose proof could not be decided.
+        `awaited` are the documents that may yet come, for rows whose proof could not be decided. Such a row
+        is refused for the time being, unless it would be provisional without a proof as well: no proof that
+        is still to be had may make it worth less.
         """
         awaited = awaited or {}
         verdicts: list[Verdict] = [Worth.FIRM] * len(self._rows)
         for position, commit, owner in self._doubtful:
             fault = faults.get(position, ProofFault.NO_PROOF)
-            waits = position in awaited
-            verdicts[position] = (
-                Refusal.UNKNOWN_DOCUMENT if waits else self._verdict(position, commit, owner, fault)
-            )
+            verdict = self._verdict(position, commit, owner, fault)
+            if position in awaited and verdict is not Worth.PROVISIONAL:
+                verdict = Refusal.UNKNOWN_DOCUMENT
+            verdicts[position] = verdict
         sure = {
             owner: (home.domain, (home.created_at, home.cdid))
             for owner, home in self._facts.homes.items()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from indexer.concrnt.client import FailureClass, PeerError
-from indexer.concrnt.identifiers import is_ccid, is_domain_owner
+from indexer.concrnt.identifiers import is_ccid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -70,15 +70,18 @@ async def verify_owner(
     """Ask for everything that is stored of an owner; withdraw what is gone, unless ``only_look``.
 
     Raises:
-        UnknownHome: the owner is no domain, and no entity of theirs is known.
+        UnknownHome: where the owner lives is not surely known, or another server answers there.
         PeerError: the server did not answer rightly.
         StoreUnavailable: the mirror is away.
 
     """
-    home = owner if is_domain_owner(owner) else await store.home(owner)
+    home = await store.home(owner)
     if home is None:
         raise UnknownHome(owner)
-    endpoints = (await feeds.well_known(home)).endpoints
+    told = await feeds.well_known(home)
+    if told.domain != home:
+        raise UnknownHome(owner)  # whoever answers there now speaks for another name
+    endpoints = told.endpoints
     found = Verified(owner, home)
     found.has_left = is_ccid(owner) and not await _is_there(feeds, home, endpoints, f"cckv://{owner}")
     after = ""

@@ -18,23 +18,33 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from indexer.concrnt.documents import Commit, MalformedKind, Reason, parse_commit
+from indexer.concrnt.identifiers import is_ccid
 from indexer.mirror.changes import Changes, EntityStanding, Tally
 from indexer.mirror.context import Needs, load_context, lock_owners
 from indexer.mirror.database import REFUSED, describe
 from indexer.mirror.letters import keep_dead_letters
 from indexer.mirror.pages import apply_changes
 from indexer.mirror.servers import advance_cursor, check_lease
-from indexer.mirror.trust import count_rejected, load_facts, no_longer_waiting, settle_owners
+from indexer.mirror.trust import (
+    count_rejected,
+    keep_open_questions,
+    load_facts,
+    no_longer_waiting,
+    settle_owners,
+    wait_no_more,
+)
 from indexer.replication.netting import Reading
-from indexer.replication.plan import dead_letter, needs, plan
+from indexer.replication.plan import counted_as, dead_letter, needs, plan
+from indexer.replication.trust import Refusal, owner_of_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
-    from indexer.mirror.changes import EntityPut
+    from indexer.mirror.changes import DeadLetter, EntityPut
     from indexer.mirror.database import Connection, Database
     from indexer.mirror.servers import CursorAdvance
+    from indexer.mirror.trust import Waited
     from indexer.replication.page import Row
     from indexer.replication.plan import Schemas
     from indexer.replication.trust import Judgement
@@ -122,13 +132,15 @@ class PageWriter:
     async def settle(self, entity: EntityPut, source: str, *, now: datetime) -> Mapping[str, int]:
         """Store where a person lives, as found out, and what follows; returns what was withdrawn, by server.
 
-        Raises `StoreUnavailable`.
+        Where everybody is believed it is worth no more than what a feed says: the newest counts. Raises
+        `StoreUnavailable`.
         """
+        told = entity if self._trust is not None else replace(entity, standing=EntityStanding.CLAIMED)
 
         async def work(connection: Connection) -> Mapping[str, int]:
             await lock_owners(connection, Needs(settled_owners={entity.ccid}))
             await apply_changes(
-                connection, Changes(source, entities=[entity]), indexed_schemas=self._indexed, now=now
+                connection, Changes(source, entities=[told]), indexed_schemas=self._indexed, now=now
             )
             people = [entity.ccid]
             facts = await load_facts(connection, source, people, csid=False, told=people)
@@ -156,28 +168,64 @@ class PageWriter:
             connection, rows, source, wanted, behind=len(rows), now=now, reading=Reading.AGAIN
         )
 
-    async def judge_again(self, *, limit: int, asked_for: Collection[str], now: datetime) -> JudgedAgain:
-        """Judge again the commits whose documents have come or were `asked_for`.
+    async def judge_again(
+        self, *, limit: int, asked_for: Collection[str], waiting_since: datetime, now: datetime
+    ) -> JudgedAgain:
+        """Judge again the commits whose documents have come or were `asked_for`, or which wait since then.
 
-        Raises `StoreUnavailable`.
+        Each of them ends its waiting here, unless its proof leans on a further document that is not here:
+        what waits for the very document that has come, or has waited for too long, is given up. Raises
+        `StoreUnavailable`.
         """
 
         async def work(connection: Connection) -> JudgedAgain:
             rejected: Counter[tuple[str, str]] = Counter()
-            taken = await no_longer_waiting(connection, limit=limit, asked_for=asked_for)
-            for source in sorted({domain for domain, _ in taken}):
-                texts = [text for domain, text in taken if domain == source]
-                rows = [parse_commit(text, now=now, indexed=self._schemas.malformed_kinds) for text in texts]
-                changes = await self.apply_again(connection, rows, source, now=now)
-                if changes.dead_letters:
-                    await count_rejected(connection, source, len(changes.dead_letters))
-                    rejected.update((source, letter.reason) for letter in changes.dead_letters)
+            taken = await no_longer_waiting(
+                connection, limit=limit, asked_for=asked_for, waiting_since=waiting_since
+            )
+            parsed = {
+                one: parse_commit(one.commit, now=now, indexed=self._schemas.malformed_kinds) for one in taken
+            }
+            await self._lock(connection, needs(list(parsed.values())))
+            for source in sorted({one.domain for one in taken}):
+                theirs = {one: row for one, row in parsed.items() if one.domain == source}
+                changes = await self.apply_again(connection, list(theirs.values()), source, now=now)
+                given_up = await self._give_up(connection, theirs, changes, now=now)
+                letters = [*changes.dead_letters, *given_up]
+                if letters:
+                    await count_rejected(connection, source, len(letters))
+                    rejected.update((source, letter.reason) for letter in letters)
             return JudgedAgain(len(taken), rejected)
 
         done = await self._database.transaction("judge_again", work)
         if done.number:
             self._on_marked()
         return done
+
+    async def _give_up(
+        self, connection: Connection, taken: Mapping[Waited, Row], changes: Changes, *, now: datetime
+    ) -> list[DeadLetter]:
+        """End the waiting that would never end; returns what is buried, for it does not stand meanwhile."""
+        waited = {one.digest: one for one in taken}
+        in_vain = {
+            again.digest: again
+            for again in changes.waiting
+            if (one := waited.get(again.digest)) is not None and (one.is_over or one.href == again.href)
+        }
+        if not in_vain:
+            return []
+        await wait_no_more(connection, changes.source, in_vain)
+        rows = [
+            row
+            for one, row in taken.items()
+            if isinstance(row, Commit) and one.digest in in_vain and not in_vain[one.digest].accepted
+        ]
+        reason = Refusal.UNKNOWN_DOCUMENT
+        letters = [dead_letter(row, counted_as(row, self._schemas), reason) for row in rows]
+        owners = {owner for row in rows if is_ccid(owner := owner_of_commit(row))}
+        await keep_open_questions(connection, Changes(changes.source, set_aside=owners), now=now)
+        await keep_dead_letters(connection, changes.source, letters, now=now)
+        return letters
 
     async def _write(
         self,

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from indexer.concrnt.documents import Commit, Kind
 from indexer.mirror.changes import EntityPut, EntityStanding
 from indexer.replication.page import read_rows
+from indexer.replication.residents import WAITING_FOR
 from indexer.replication.trust import TrustMode, owner_of_commit
 from indexer.simulation.hostile import Trick, forgeries
 from indexer.simulation.network import Network
@@ -118,7 +119,9 @@ async def finish(
             await mirror.database.execute(
                 "delete from mirror.set_aside where owner = $1 and domain = $2", one["owner"], one["domain"]
             )
-        again = await mirror.writer.judge_again(limit=1000, asked_for=[], now=NOW)
+        again = await mirror.writer.judge_again(
+            limit=1000, asked_for=[], waiting_since=NOW - WAITING_FOR, now=NOW
+        )
         if not due and not again.number and not set(asked) & homes.keys():
             return
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,7 @@ from indexer.concrnt.client import PeerClient, PeerError
 from indexer.mirror.owners import Owners
 from indexer.replication.feeds import Feeds
 from indexer.replication.verifying import UnknownHome, verify_owner
-from indexer.simulation.faults import Endpoint, redirect, status
+from indexer.simulation.faults import Endpoint, body, redirect, status
 from indexer.simulation.scripted import (
     ALPHA,
     BETA,
@@ -39,7 +40,7 @@ pytestmark = pytest.mark.anyio
 ALICE, BOB = key_pair("alice"), key_pair("bob")
 
 
-async def _verify(at: Stage, owner: str, *, only_look: bool = False) -> Verified:
+async def _verify(at: Stage, owner: str, *, only_look: bool = False, sure_only: bool = False) -> Verified:
     async with PeerClient(
         user_agent="test",
         request_timeout=5,
@@ -48,7 +49,11 @@ async def _verify(at: Stage, owner: str, *, only_look: bool = False) -> Verified
         clock=at.clock,
     ) as peers:
         return await verify_owner(
-            owner, Feeds(peers), Owners(at.mirror.database), clock=at.clock, only_look=only_look
+            owner,
+            Feeds(peers),
+            Owners(at.mirror.database, sure_only=sure_only),
+            clock=at.clock,
+            only_look=only_look,
         )
 
 
@@ -138,3 +143,40 @@ async def test_a_server_that_fails_proves_nothing(database_url: str) -> None:
         with pytest.raises(UnknownHome):
             await _verify(at, CAROL)
         assert (await _verify(at, BETA)).withdrawn == []
+
+
+async def test_whom_nobody_surely_speaks_for_is_not_asked_about(database_url: str) -> None:
+    """A home by mere claim, where words are judged; a name that somebody else answers to."""
+    async with stage(database_url) as at:
+        await _fill(at)
+        before = await at.mirror.keys()
+        _forgets(at, ALICE.ccid)
+        await at.mirror.database.execute("update mirror.entities set standing = 0")
+        with pytest.raises(UnknownHome):
+            await _verify(at, ALICE.ccid, sure_only=True)
+        other = json.dumps({"domain": "other.example", "csid": "x", "layer": "x", "endpoints": {}})
+        at[ALPHA].faults.always(body(other.encode()), on=Endpoint.WELL_KNOWN)
+        with pytest.raises(UnknownHome):
+            await _verify(at, ALICE.ccid)
+        assert await at.mirror.keys() == before
+
+
+async def test_a_server_that_moved_is_asked_by_its_new_name(database_url: str) -> None:
+    """Of its own records and of its residents'."""
+    async with stage(database_url) as at:
+        await _fill(at)
+        await at.mirror.database.execute("insert into mirror.moves values ($1, $2, now())", ALPHA, BETA)
+        assert (await _verify(at, ALICE.ccid, only_look=True)).server == BETA
+        assert (await _verify(at, ALPHA, only_look=True)).server == BETA
+
+
+async def test_references_by_document_go_with_it(database_url: str) -> None:
+    """As those by key do."""
+    async with stage(database_url) as at:
+        await _fill(at)
+        await at.mirror.database.execute(
+            "update mirror.records r set href = 'ccfs://' || p.owner || '/concrnt/' || p.cdid"
+            " from mirror.records p where r.href = p.key"
+        )
+        _forgets(at, "posts%2F0", "posts/0")
+        assert (await _verify(at, ALICE.ccid)).references == 1

@@ -1,8 +1,15 @@
 -- Statements over what is stored of one owner.
 
 -- name: home_of
--- Where a person lives.
-select domain from mirror.entities where ccid = $1
+-- Which server speaks for an owner ($1), by its name of today: a domain for itself, a person's home; where words
+-- are judged ($2) only a home that is more than a claim.
+select coalesce(m.new, t.domain) as domain
+from (
+  select domain from mirror.entities where ccid = $1 and (standing > 0 or not $2::boolean)
+  union all
+  select $1 where $3::boolean
+) as t
+left join mirror.moves m on m.old = t.domain
 
 -- name: keys_of
 -- The next keys of an owner ($1) after a key ($2), $3 at most, with their documents. No references: they are
@@ -18,13 +25,16 @@ with gone as (
   delete from mirror.records r
   using unnest($1::text[], $2::text[]) as t (key, cdid)
   where r.key = t.key and r.cdid = t.cdid
-  returning r.key, r.schema
+  returning r.key, r.schema, r.owner, r.cdid
+), hrefs as (
+  select array_agg(key) || array_agg('ccfs://' || owner || '/concrnt/' || cdid) as those from gone
 ), referring as (
-  delete from mirror.records r where r.href = any($1::text[]) and r.key <> all($1::text[])
+  delete from mirror.records r
+  using hrefs where r.href = any(hrefs.those) and r.key <> all($1::text[])
   returning r.key, r.schema
 ), marked as (
   insert into mirror.projection_queue (key, marked_at, former_schemas)
-  select key, $3, array[schema] from (select * from gone union all select * from referring) as a order by key
+  select key, $3, array[schema] from (select key, schema from gone union all select * from referring) as a order by key
   on conflict (key) do update set
     generation = nextval('mirror.projection_generation'),
     former_schemas = array(

@@ -34,7 +34,7 @@ select owner, cdid, signed from mirror.records where cdid = any($1::text[])
 -- name: settle_records
 -- $1 people and $2 their servers, now known. What their own servers said of them is provisional no more; what other
 -- servers said without a proof is withdrawn. $3 indexed schemas, $4 now. Returns what was withdrawn, by source;
--- with the documents of $5 of it at most.
+-- with the documents of $5 of it at most. What waits to be proven is not told of: it is judged when it waits no longer.
 with settled as (
   select * from unnest($1::text[], $2::text[]) as t (owner, domain)
 ), confirmed as (
@@ -45,7 +45,9 @@ with settled as (
   delete from mirror.records r
   using settled s
   where r.owner = s.owner and r.provisional and r.source <> s.domain
-  returning r.key, r.schema, r.source, r.signed
+  returning r.key, r.schema, r.source, r.signed, not exists (
+    select from mirror.waiting w where w.domain = r.source and w.digest = sha256(convert_to(r.signed, 'UTF8'))
+  ) as counts
 ), marked as (
   insert into mirror.projection_queue (key, marked_at, former_schemas)
   select key, $4, array[schema] from withdrawn where schema = any($3::text[]) order by key
@@ -55,7 +57,8 @@ with settled as (
       select distinct s from unnest(projection_queue.former_schemas || excluded.former_schemas) as s
     )
 )
-select source, count(*)::integer as count, (array_agg(signed))[:$5] as signed from withdrawn group by source
+select source, count(*)::integer as count, (array_agg(signed))[:$5] as signed
+from withdrawn where counts group by source
 
 -- name: settle_acks
 -- The same for follows: those that stand provisionally go ... $3 documents at most.
@@ -67,9 +70,12 @@ with settled as (
   delete from mirror.provisional_acks a
   using settled s
   where a.acker = s.owner and a.source <> s.domain
-  returning a.source, a.signed
+  returning a.source, a.signed, not exists (
+    select from mirror.waiting w where w.domain = a.source and w.digest = sha256(convert_to(a.signed, 'UTF8'))
+  ) as counts
 )
-select source, count(*)::integer as count, (array_agg(signed))[:$3] as signed from withdrawn group by source
+select source, count(*)::integer as count, (array_agg(signed))[:$3] as signed
+from withdrawn where counts group by source
 
 -- name: confirm_acks
 -- ... and what the right server said counts.
@@ -97,9 +103,12 @@ with settled as (
   delete from mirror.tombstones t
   using settled s
   where t.owner = s.owner and t.provisional and t.source <> s.domain
-  returning t.source, t.signed
+  returning t.source, t.signed, not exists (
+    select from mirror.waiting w where w.domain = t.source and w.digest = sha256(convert_to(t.signed, 'UTF8'))
+  ) as counts
 )
-select source, count(*)::integer as count, (array_agg(signed))[:$3] as signed from withdrawn group by source
+select source, count(*)::integer as count, (array_agg(signed))[:$3] as signed
+from withdrawn where counts group by source
 
 -- name: settle_questions
 -- Nobody needs to be asked about these people any more; what their own servers said and was set aside is due. What
@@ -209,11 +218,12 @@ update mirror.set_aside set due_at = $3 where owner = $1 and domain = $2
 delete from mirror.set_aside where owner = $1 and domain = $2
 
 -- name: no_longer_waiting
--- Take commits whose document has come, or was asked for ($2).
+-- Take commits whose document has come, or was asked for ($2), or which have waited since $3.
 delete from mirror.waiting w
 where (w.domain, w.digest) in (
   select o.domain, o.digest from mirror.waiting o
   where o.href = any($2::text[])
+    or o.seen_at < $3
     or exists (select from mirror.records r where r.key = o.href and o.href like 'cckv:%')
     or exists (
       select from mirror.records r
@@ -222,7 +232,11 @@ where (w.domain, w.digest) in (
   order by o.seen_at
   limit $1
 )
-returning domain, commit
+returning domain, digest, href, commit, seen_at < $3 as is_over
+
+-- name: wait_no_more
+-- Commits of a server that are not judged again.
+delete from mirror.waiting where domain = $1 and digest = any($2::bytea[])
 
 -- name: take_enactments_to_fetch
 -- Enactments that commits wait for, which feed brought those, and where their owner lives; $1 to $3 as for people.
@@ -262,7 +276,3 @@ with gone as (
   returning domain, number
 )
 insert into mirror.rejected_later (domain, number) select domain, sum(number) from gone group by domain
-
--- name: forget_waiting
--- Commits that have waited too long.
-delete from mirror.waiting where seen_at < $1
