@@ -102,10 +102,14 @@ async def list_dead_letters(settings: Settings, domain: str | None, limit: int) 
 async def show_dead_letter(settings: Settings, identity: int) -> dict[str, Any]:
     """One dead letter, whole. Raises `ExpectedError`."""
     async with _operations(settings) as (operations, _):
-        letter = await operations.dead_letter(identity)
-        if letter is None:
-            raise ExpectedError(f"there is no dead letter {identity}", code="no_such_dead_letter")
-        return _row(letter)
+        return _row(await _letter(operations, identity))
+
+
+async def _letter(operations: Operations, identity: int) -> KeptDeadLetter:
+    letter = await operations.dead_letter(identity)
+    if letter is None:
+        raise ExpectedError(f"there is no dead letter {identity}", code="no_such_dead_letter")
+    return letter
 
 
 async def retry_dead_letters(settings: Settings, domain: str | None, identity: int | None) -> dict[str, int]:
@@ -118,8 +122,7 @@ async def retry_dead_letters(settings: Settings, domain: str | None, identity: i
         if identity is None:
             letters = await operations.dead_letters_to_retry(domain)
         else:
-            letter = await operations.dead_letter(identity)
-            letters = [letter] if letter else []
+            letters = [await _letter(operations, identity)]
         with closing_judge(settings) as judge:
             writer = PageWriter(database, schemas=schemas_of(settings), trust=judge)
             applied = 0

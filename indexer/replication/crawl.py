@@ -49,6 +49,8 @@ CRAWL_SECONDS = 25.0
 AT_ONCE = 16
 PER_HOST_AND_HOUR = 600
 IN_ALL_AND_HOUR = 6000
+PEOPLE_AND_HOUR = 600
+"""How many people the seed is asked about: not to the cost of the seed's own documents."""
 UNKNOWN_FOR = timedelta(minutes=5)
 _REMEMBERED = 10_000
 _NO_PAYLOAD = frozenset({Reason.ROW_NOT_JSON, Reason.ROW_NOT_OBJECT, Reason.NO_DOCUMENT})
@@ -130,6 +132,7 @@ class ManualCrawl:
         self._at_work = 0
         self._all = HourlyBudget(IN_ALL_AND_HOUR)
         self._hosts = HourlyBudget(PER_HOST_AND_HOUR)
+        self._people = HourlyBudget(PEOPLE_AND_HOUR)
         self._unknown: dict[str, datetime] = {}
 
     async def crawl(self, text: str) -> Crawled:
@@ -150,6 +153,7 @@ class ManualCrawl:
 
     async def _crawl(self, uri: CCURI) -> Crawled:
         server = await self._server_of(uri.owner)
+        self._take(server)
         endpoints = await self._endpoints(server)
         answer = await self._feeds.resolve(server, endpoints, uri.canonical)
         if answer is None:
@@ -195,7 +199,8 @@ class ManualCrawl:
         now = self._clock()
         if self._unknown.get(person, now) > now:
             return None
-        self._take(self._seed)
+        if not self._people.take("", now=now):
+            raise CrawlError(CrawlFault.BUSY, "the seed was asked about too many people this hour")
         endpoints = await self._endpoints(self._seed)
         answer = await self._feeds.resolve(self._seed, endpoints, f"cckv://{person}")
         entity = entity_in(answer, person, schemas=self._schemas, now=now)
@@ -211,7 +216,6 @@ class ManualCrawl:
 
     async def _endpoints(self, server: str) -> Mapping[str, str]:
         """The endpoints of a server that may be asked; from its own well-known where they are not known."""
-        self._take(server)
         state = await self._servers.state_of(server)
         if state is not None and state.state is ServerState.PAUSED:
             raise CrawlError(CrawlFault.NOT_FOLLOWED, "its server is paused by the operator")
@@ -269,6 +273,7 @@ class ManualCrawl:
         if not awaited.is_enactment or self._fetched is None:
             return False
         server = await self._server_of(owner_of(awaited.href))
+        self._take(server)
         body = await self._feeds.resolve(server, await self._endpoints(server), awaited.href)
         document = None if body is None else read_signed(body)
         self._fetched.remember(awaited.href, document, until=self._clock() + FOUND_FOR)

@@ -407,3 +407,17 @@ async def test_one_host_is_asked_so_often_an_hour(database_url: str, monkeypatch
         assert await refused(crawl, uris[BETA]) is CrawlFault.ABSENT
         on.clock.now += timedelta(hours=1)
         assert await refused(crawl, uris[ALPHA]) is CrawlFault.ABSENT
+
+
+async def test_made_up_people_do_not_use_up_the_seeds_own_documents(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The seed is asked about so many people an hour, and for its documents as often as any host."""
+    monkeypatch.setattr(crawling, "PEOPLE_AND_HOUR", 3)
+    async with stage(database_url) as on:
+        crawl = by_hand(on)
+        people = [f"ccfs://con{number:039}/concrnt/{CDID}" for number in range(4)]
+        found = [await refused(crawl, uri) for uri in people]
+        assert CrawlFault.BUSY not in found[:3]
+        assert found[3] is CrawlFault.BUSY
+        assert await refused(crawl, f"ccfs://{SEED}/concrnt/{CDID}") is CrawlFault.ABSENT
