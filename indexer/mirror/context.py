@@ -67,13 +67,25 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True)
+class Removal:
+    """The delete that took a document; `Tombstone` has the meaning of its fields."""
+
+    created_at: datetime
+    cdid: str
+    source: str
+    author: str
+    provisional: bool
+    only_author: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """The stored state as far as one page is concerned."""
 
     heads: Mapping[str, Head] = field(default_factory=dict)
     retired: frozenset[tuple[str, str]] = frozenset()
-    removed_documents: Mapping[str, tuple[datetime, str, str | None]] = field(default_factory=dict)
-    """CDID → createdAt, CDID and source of the delete that took the document."""
+    removed_documents: Mapping[str, Removal] = field(default_factory=dict)
+    """By CDID of the document."""
     known_deletes: Mapping[str, bool] = field(default_factory=dict)
     """Deletes applied before, by CDID; True when only in part: provisionally, or for one author."""
     tombstones: Sequence[Tombstone] = ()
@@ -109,11 +121,12 @@ async def load_context(
         for row in await connection.fetch(_SQL["heads_by_document"], list(owners), list(cdids)):
             heads[row["key"]] = _head(row)
     retired: set[tuple[str, str]] = set()
-    removed: dict[str, tuple[datetime, str, str | None]] = {}
+    removed: dict[str, Removal] = {}
     for row in await connection.fetch(_SQL["retired_documents"], list(needs.cdids)):
         retired.add((row["key"], row["cdid"]))
-        if row["deleted_at"] is not None:
-            removed[row["cdid"]] = (row["deleted_at"], row["deleted_by"], row["source"])
+        if row["source"] is not None:
+            by = (row["deleted_at"], row["deleted_by"], row["source"], row["author"])
+            removed[row["cdid"]] = Removal(*by, row["provisional"], row["only_author"])
     known: dict[str, bool] = {}
     if needs.delete_cdids:
         rows = await connection.fetch(_SQL["known_deletes"], list(needs.delete_cdids))

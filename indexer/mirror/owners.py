@@ -65,5 +65,10 @@ class Owners:
 
     async def forget_follows(self, ccid: str) -> int:
         """Take away whom a person follows; returns how many."""
-        row = await self._database.fetchrow(_SQL["forget_follows"], ccid)
-        return 0 if row is None else int(row["follows"])
+
+        async def work(connection: Connection) -> int:
+            await lock_owners(connection, Needs(settled_owners={ccid}))
+            follows: int = await connection.fetchval(_SQL["forget_follows"], ccid)
+            return follows
+
+        return await self._database.transaction("forget_follows", work)

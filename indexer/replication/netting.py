@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from indexer.concrnt.uri import DeleteTarget, Scope, compose_document, covering_targets, owner_of
 from indexer.mirror.changes import Mark, RangeSweep, RecordPut, Referred, Retirement, Tombstone
-from indexer.mirror.context import Context, Head
+from indexer.mirror.context import Context, Head, Removal
 from indexer.replication.trust import Worth
 
 if TYPE_CHECKING:
@@ -238,9 +238,10 @@ class Netting:
         removal = self.context.removed_documents.get(head.href.rpartition("/")[2])
         if not head.href.startswith("ccfs:") or removal is None:
             return False
-        deleted_at, deleted_by, source = removal
-        in_log_order = source == self.source and not read_before
-        return not in_log_order and _order(head) <= (deleted_at, deleted_by)
+        if not _may_touch(removal, head, is_reference=True):
+            return False
+        in_log_order = removal.source == self.source and not read_before
+        return not in_log_order and _order(head) <= (removal.created_at, removal.cdid)
 
     # --- deletes
 
@@ -401,7 +402,7 @@ def _order(head: Head) -> Order:
     return head.created_at, head.cdid
 
 
-def _may_touch(stone: Tombstone, head: Head, *, is_reference: bool = False) -> bool:
+def _may_touch(stone: Tombstone | Removal, head: Head, *, is_reference: bool = False) -> bool:
     """Whether a delete may remove or bar this at all (section 4).
 
     A provisional one keeps to what its own source said, of records as provisionally; one that is limited to

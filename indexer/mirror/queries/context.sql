@@ -27,11 +27,13 @@ order by r.key
 for update of r
 
 -- name: retired_documents
--- Which of these documents were replaced or removed before.
+-- Which of these documents were replaced or removed before, and by which delete.
 select
-  r.key, r.cdid, r.deleted_at, r.deleted_by,
-  (select t.source from mirror.tombstones t where t.cdid = r.deleted_by limit 1) as source
+  r.key, r.cdid, r.deleted_at, r.deleted_by, t.source, t.author, t.provisional, t.only_author
 from mirror.retired r
+left join lateral (
+  select source, author, provisional, only_author from mirror.tombstones where cdid = r.deleted_by limit 1
+) as t on true
 where r.cdid = any($1::text[])
 
 -- name: known_deletes

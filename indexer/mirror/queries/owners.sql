@@ -44,6 +44,10 @@ with gone as (
 select (select count(*) from gone) as records, (select count(*) from referring) as refs
 
 -- name: forget_follows
--- Whom a person follows; what others do stays.
-with gone as (delete from mirror.acks where acker = $1 returning 1)
+-- Whom a person follows, also what servers said of it provisionally; what others do stays.
+with gone as (
+  delete from mirror.acks where acker = $1 returning 1
+), unsaid as (
+  delete from mirror.provisional_acks where acker = $1
+)
 select count(*) as follows from gone
