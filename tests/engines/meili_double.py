@@ -332,7 +332,7 @@ class MeiliDouble:
     def _set(self, uid: str, asked: dict[str, Any]) -> None:
         index = self.indexes.setdefault(uid, Index(None))
         for name, value in asked.items():
-            index.settings[name] = DEFAULTS[name] if value is None else value
+            index.settings[name] = DEFAULTS[name] if value is None else _as_kept(name, value)
         for document in list(index.documents.values()):
             index.put(document)
 
@@ -366,6 +366,14 @@ async def serve_double(double: MeiliDouble | None = None) -> AsyncIterator[Meili
             yield double
     finally:
         working.cancel()
+
+
+def _as_kept(name: str, value: Any) -> Any:
+    """Settings that are sets come back sorted."""
+    if name != "typoTolerance":
+        return value
+    sets = ("disableOnAttributes", "disableOnWords")
+    return {key: sorted(entry) if key in sets else entry for key, entry in value.items()}
 
 
 def _fetch(index: Index, asked: dict[str, Any]) -> list[dict[str, Any]]:

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
 Settings = dict[str, Any]
 
-_UNORDERED: Final = frozenset({"displayedAttributes", "filterableAttributes", "sortableAttributes"})
+_UNORDERED: Final = frozenset(
+    {
+        "displayedAttributes",
+        "filterableAttributes",
+        "sortableAttributes",
+        "disableOnAttributes",
+        "disableOnWords",
+    }
+)
+"""Settings, and parts of them, that Meilisearch gives back in an order of its own."""
 KEY_ORDER: Final = ("order_key", "order_rest")
 """What ends every order."""
 
@@ -91,7 +100,7 @@ def _equal(name: str, current: Any, wanted: Any) -> bool:
     if name in _UNORDERED and isinstance(current, list):
         return all(isinstance(entry, str) for entry in current) and sorted(current) == sorted(wanted)
     if isinstance(wanted, dict) and isinstance(current, dict):
-        return all(_equal("", current.get(key), value) for key, value in wanted.items()) and (
+        return all(_equal(key, current.get(key), value) for key, value in wanted.items()) and (
             bool(wanted) or not current
         )
     if isinstance(wanted, list) and isinstance(current, list) and len(wanted) == len(current):
