@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from indexer.engines.base import IndexDefinition, SearchRequest
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 """Raised when ranks come to mean something else."""
 
 _MAX_RANK: Final = 2**31 - 1

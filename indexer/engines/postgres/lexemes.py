@@ -35,6 +35,7 @@ class Accuracy(IntEnum):
     EXACT = 0
     PREFIX = 1
     TYPO = 2
+    TYPOS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Correction:
 
     word: str
     is_prefix: bool
+    typos: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +60,27 @@ class TermMatches:
 
     def has(self, accuracy: Accuracy) -> bool:
         """Tell whether this accuracy finds more than the ones before it."""
-        return bool(self.corrections) if accuracy is Accuracy.TYPO else self.may_have(accuracy)
+        if accuracy >= Accuracy.TYPO:
+            return len(self.corrections_of(accuracy)) > len(self.corrections_of(Accuracy(accuracy - 1)))
+        return self.may_have(accuracy)
+
+    def corrections_of(self, accuracy: Accuracy) -> tuple[Correction, ...]:
+        """Return what the term may mean at this accuracy: by one typo, or by any that are allowed."""
+        if accuracy is Accuracy.TYPO:
+            return tuple(correction for correction in self.corrections if correction.typos == 1)
+        return self.corrections if accuracy is Accuracy.TYPOS else ()
 
     def may_have(self, accuracy: Accuracy) -> bool:
         """Tell, from the query alone, whether this accuracy may ever find more than the ones before it."""
-        if accuracy is Accuracy.TYPO:
-            return self.term.kind is TermKind.WORD and allowed_typos(self.term.lexemes[0]) > 0
+        if accuracy >= Accuracy.TYPO:
+            typos = accuracy - Accuracy.PREFIX
+            return self.term.kind is TermKind.WORD and allowed_typos(self.term.lexemes[0]) >= typos
         return accuracy is Accuracy.EXACT or self.open_ended
 
     def query(self, fields: int, accuracy: Accuracy) -> str:
         """Write as a tsquery: the term in one of the first so many fields."""
         suffix = ":*" if self.term.is_prefix or (accuracy >= Accuracy.PREFIX and self.open_ended) else ""
-        corrections = self.corrections if accuracy is Accuracy.TYPO else ()
+        corrections = self.corrections_of(accuracy)
         alternatives: list[str] = []
         for position in range(fields):
             letter = chr(ord("a") + position)

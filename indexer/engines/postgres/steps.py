@@ -4,7 +4,7 @@ The order of the steps, each inside the one before:
 
 1. *words*: all parts of the query (what stands between spaces), then all but the last, and so on down to the
    first alone, without which nothing matches;
-2. *accuracy*: the name that is the query, whole; words as they are; the last word as a beginning; typos. A
+2. *accuracy*: the name that is the query, whole; words as they are; the last word as a beginning; a typo; two. A
    query in a script without spaces has no beginnings: there, names that begin with it come before the rest;
 3. *field*: everything found in the first searchable field, in the first two, and so on;
 4. *closeness*, where all words match and there are several: side by side in order, within a dozen characters,
@@ -158,11 +158,10 @@ def _spelled(match: TermMatches, accuracy: Accuracy) -> str:
         return re.escape(term.substring or term.lexemes[0])
     open_ended = match.open_ended and accuracy >= Accuracy.PREFIX
     spelled = [term.lexemes[0] + ("" if open_ended else r"(?![^ \n])")]
-    if accuracy is Accuracy.TYPO:
-        spelled += [
-            correction.word + ("" if correction.is_prefix else r"(?![^ \n])")
-            for correction in match.corrections
-        ]
+    spelled += [
+        correction.word + ("" if correction.is_prefix else r"(?![^ \n])")
+        for correction in match.corrections_of(accuracy)
+    ]
     return f"(?<![^ \\n])(?:{'|'.join(spelled)})" + (r"[^ \n]*" if open_ended else "")
 
 

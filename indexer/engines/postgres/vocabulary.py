@@ -115,7 +115,7 @@ def nearest(typed: str, words: Iterable[str], *, open_ended: bool) -> _Correctio
             if apart:
                 distances[word] = apart
     best = sorted(distances, key=lambda word: (distances[word], abs(len(word) - len(typed)), word))
-    return tuple(Correction(word, is_prefix=open_ended) for word in best[:CORRECTIONS])
+    return tuple(Correction(word, open_ended, distances[word]) for word in best[:CORRECTIONS])
 
 
 def _candidates(table: Table, word: str, *, open_ended: bool) -> tuple[str, list[str | int]]:
