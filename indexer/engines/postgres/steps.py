@@ -4,8 +4,9 @@ The order of the steps, each inside the one before:
 
 1. *words*: all parts of the query (what stands between spaces), then all but the last, and so on down to the
    first alone, without which nothing matches;
-2. *accuracy*: the name that is the query, whole; words as they are; the last word as a beginning; a typo; two. A
-   query in a script without spaces has no beginnings: there, names that begin with it come before the rest;
+2. *accuracy*: the name that is the query, whole; words as they are; the last word as a beginning; one typo;
+   two. A query in a script without spaces has no beginnings: there, names that begin with it come before the
+   rest;
 3. *field*: everything found in the first searchable field, in the first two, and so on;
 4. *closeness*, where all words match and there are several: side by side in order, within a dozen characters,
    within a line of text, anywhere. Not with single letters among them (``の は に``): they stand close to
