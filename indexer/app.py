@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import Counter
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -68,7 +68,7 @@ from indexer.replication.trust import TrustMode
 from indexer.replication.writer import PageWriter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
     from indexer.api.serving import Listener
     from indexer.concrnt.client import OnRequest
@@ -372,7 +372,7 @@ async def open_house(settings: Settings) -> AsyncIterator[House]:
         metrics = Metrics(__version__)
         instruments = Instruments(metrics)
         peers = await stack.enter_async_context(_peers(settings, instruments))
-        judge = stack.enter_context(closing_judge(settings))
+        judge = make_judge(settings)
         house = _wire(settings, database, searching, peers, instruments, judge=judge)
         stack.push_async_callback(house.search_engine.close)
         stack.push_async_callback(house.projecting_engine.close)
@@ -434,17 +434,6 @@ def make_judge(settings: Settings) -> Judge | None:
     if mode is TrustMode.OFF:
         return None
     return Judge(mode, follows=frozenset(settings.crawl.ack_schemas))
-
-
-@contextmanager
-def closing_judge(settings: Settings) -> Iterator[Judge | None]:
-    """The judge of the configured mode, for as long as a command needs it."""
-    judge = make_judge(settings)
-    try:
-        yield judge
-    finally:
-        if judge is not None:
-            judge.close()
 
 
 def _wire(

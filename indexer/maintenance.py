@@ -10,7 +10,7 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from indexer.app import closing_judge, make_peers, open_for_reading, open_house, schemas_of, utc_now
+from indexer.app import make_judge, make_peers, open_for_reading, open_house, schemas_of, utc_now
 from indexer.concrnt.client import PeerError
 from indexer.engines.base import EngineUnavailable
 from indexer.errors import ExpectedError, unwrapped
@@ -75,8 +75,7 @@ async def run_builds(
 
 async def _judge_again(settings: Settings, database: Database) -> None:
     """Apply `trust.mode` to what is stored."""
-    with closing_judge(settings) as judge:
-        await judge_stored(database, judge, schemas_of(settings), now=utc_now())
+    await judge_stored(database, make_judge(settings), schemas_of(settings), now=utc_now())
 
 
 async def run_comparison(settings: Settings, uids: Sequence[str], *, repairing: bool) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from indexer.api.crawl import IndexedDocument, crawl_answer
 from indexer.app import (
-    closing_judge,
+    make_judge,
     make_manual_crawl,
     make_peers,
     open_for_reading,
@@ -82,7 +82,7 @@ async def crawl_document(settings: Settings, uri: str) -> dict[str, Any]:
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(open_for_reading(settings))
         peers = await stack.enter_async_context(make_peers(settings))
-        judge = stack.enter_context(closing_judge(settings))
+        judge = make_judge(settings)
         writer = PageWriter(database, schemas=schemas_of(settings), trust=judge)
         try:
             done = await make_manual_crawl(settings, database, Feeds(peers), writer, judge).crawl(uri)
@@ -123,13 +123,12 @@ async def retry_dead_letters(settings: Settings, domain: str | None, identity: i
             letters = await operations.dead_letters_to_retry(domain)
         else:
             letters = [await _letter(operations, identity)]
-        with closing_judge(settings) as judge:
-            writer = PageWriter(database, schemas=schemas_of(settings), trust=judge)
-            applied = 0
-            for letter in letters:
-                if await _retry(settings, writer, letter):
-                    await operations.drop_dead_letter(letter.id)
-                    applied += 1
+        writer = PageWriter(database, schemas=schemas_of(settings), trust=make_judge(settings))
+        applied = 0
+        for letter in letters:
+            if await _retry(settings, writer, letter):
+                await operations.drop_dead_letter(letter.id)
+                applied += 1
         return {"retried": len(letters), "applied": applied}
 
 

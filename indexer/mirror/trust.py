@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from indexer.mirror.changes import DeadLetter, EntityStanding
 from indexer.mirror.letters import DEAD_LETTERS_PER_SERVER, keep_dead_letters
-from indexer.mirror.moves import moved_domains
 from indexer.statements import load
 
 if TYPE_CHECKING:
@@ -56,6 +55,8 @@ class Facts:
     """Domains that the page names and that have moved, with where they are now."""
     open_owners: frozenset[str] = frozenset()
     """Of those whose home may become known: of whom something is to be asked, or was set aside."""
+    documents: Mapping[str, str | None] = field(default_factory=dict)
+    """Signed documents that were asked for, by canonical URI; None where there is none."""
 
 
 async def load_facts(
@@ -66,40 +67,69 @@ async def load_facts(
     csid: bool,
     told: Collection[str] = (),
     domains: Collection[str] = (),
+    uris: Collection[str] = (),
 ) -> Facts:
     """Read where these people live, what is open about those `told` of, and which `domains` have moved.
 
-    With `csid` also the source's own key.
+    With `csid` also the source's own key; with `uris` also the documents there.
     """
-    if told:
-        rows = await connection.fetch(_SQL["homes_and_questions"], list(people), list(told))
-    else:
-        rows = await connection.fetch(_SQL["homes"], list(people)) if people else []
-    homes = {
-        row["ccid"]: Home(row["domain"], EntityStanding(row["standing"]), row["created_at"], row["cdid"])
-        for row in rows
-        if row["domain"] is not None
-    }
-    key = await connection.fetchval(_SQL["own_csid"], source) if csid else None
-    moved = await moved_domains(connection, domains) if domains else {}
-    open_owners = frozenset(row["ccid"] for row in rows if row["domain"] is None)
-    return Facts(source, key, homes, moved, open_owners)
+    homes: dict[str, Home] = {}
+    moved: dict[str, str] = {}
+    open_owners: set[str] = set()
+    key: str | None = None
+    wanted = _Wanted.of(uris)
+    documents: dict[str, str | None] = dict.fromkeys(uris)
+    for row in await connection.fetch(
+        _SQL["facts"],
+        list(people),
+        list(told),
+        list(domains),
+        csid,
+        source,
+        wanted.keys,
+        list(wanted.by_cdid),
+    ):
+        what, name, value, standing, created_at, cdid = row
+        if what == "home":
+            homes[name] = Home(value, EntityStanding(standing), created_at, cdid)
+        elif what == "open":
+            open_owners.add(name)
+        elif what == "moved":
+            moved[name] = value
+        elif what == "document":
+            documents.update(wanted.found(name, value))
+        else:
+            key = value
+    return Facts(source, key, homes, moved, frozenset(open_owners), documents)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Canonical URIs of documents, as the mirror finds them: by key, or by CDID."""
+
+    keys: Sequence[str]
+    by_cdid: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def of(cls, uris: Collection[str]) -> _Wanted:
+        by_cdid: dict[str, list[str]] = defaultdict(list)
+        for uri in uris:
+            if uri.startswith("ccfs:"):
+                by_cdid[uri.rpartition("/")[2]].append(uri)
+        return cls([uri for uri in uris if uri.startswith("cckv:")], by_cdid)
+
+    def found(self, name: str, signed: str) -> dict[str, str]:
+        """The URIs that the document under a key or with a CDID was wanted for."""
+        return dict.fromkeys(self.by_cdid.get(name, [name]), signed)
 
 
 async def load_documents(connection: Connection, uris: Collection[str]) -> dict[str, str]:
     """The signed documents at these canonical keys and `ccfs` URIs, as JSON text; those that exist."""
+    wanted = _Wanted.of(uris)
     found: dict[str, str] = {}
-    keys = [uri for uri in uris if uri.startswith("cckv:")]
-    if keys:
-        for row in await connection.fetch(_SQL["documents_by_key"], keys):
-            found[row["key"]] = row["signed"]
-    documents: dict[str, list[str]] = defaultdict(list)
-    for uri in uris:
-        if uri.startswith("ccfs:"):
-            documents[uri.rpartition("/")[2]].append(uri)
-    if documents:
-        for row in await connection.fetch(_SQL["documents_by_cdid"], list(documents)):
-            found.update(dict.fromkeys(documents[row["cdid"]], row["signed"]))
+    if uris:
+        for row in await connection.fetch(_SQL["documents"], wanted.keys, list(wanted.by_cdid)):
+            found.update(wanted.found(row["name"], row["signed"]))
     return found
 
 
@@ -115,21 +145,20 @@ async def settle_owners(
     withdrawn, by server.
     """
     owners, domains = list(homes), list(homes.values())
-    most = DEAD_LETTERS_PER_SERVER
     withdrawn: Counter[str] = Counter()
     letters: dict[str, list[DeadLetter]] = defaultdict(list)
-    for name, kind, more in (
-        ("settle_records", "commit", (indexed_schemas, now, most)),
-        ("settle_acks", "ack", (most,)),
-        ("settle_tombstones", "delete", (most,)),
-    ):
-        for row in await connection.fetch(_SQL[name], owners, domains, *more):
-            withdrawn[row["source"]] += row["count"]
-            texts = filter(None, row["signed"])
-            letters[row["source"]] += [DeadLetter.of_commit(text, kind, "withdrawn") for text in texts]
-    await connection.execute(_SQL["confirm_acks"], owners, domains)
-    await connection.execute(_SQL["settle_questions"], owners, domains, now)
-    await connection.execute(_SQL["count_rejected_later"], list(withdrawn), list(withdrawn.values()))
+    found = await connection.fetch(
+        _SQL["settle"], owners, domains, indexed_schemas, now, DEAD_LETTERS_PER_SERVER
+    )
+    for row in found:
+        if row["source"] is None:
+            await connection.execute(_SQL["confirm_acks"], owners, domains)
+            continue
+        withdrawn[row["source"]] += row["count"]
+        texts = filter(None, row["signed"])
+        letters[row["source"]] += [DeadLetter.of_commit(text, row["kind"], "withdrawn") for text in texts]
+    if withdrawn:
+        await connection.execute(_SQL["count_rejected_later"], list(withdrawn), list(withdrawn.values()))
     for domain in sorted(letters):
         await keep_dead_letters(connection, domain, letters[domain], now=now)
     return withdrawn

@@ -4,17 +4,17 @@ A proof may lean on other documents: a subkey on its enactment, a reference on i
 the mirror, from the page itself, and from what was fetched lately (`FetchedDocuments`), never from the
 network. Where one is not here and may yet come, the proof is told to await it.
 
-Recovering keys costs some 50 µs each, most of it outside of the interpreter's lock. A few are done in place;
-more go to a small pool of threads, a page at once: the event loop is not held up, and other feeds' pages are
-planned meanwhile.
+Recovering a key costs some 50 µs, in the event loop, where others have their turn in between: threads would
+spend more on waiting for the interpreter's lock. What will surely be asked and leans on nothing stored is
+checked before the page's transaction (`ahead`), while nobody waits for its owners' locks.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from indexer.concrnt.documents import Commit, Kind
@@ -31,16 +31,15 @@ from indexer.concrnt.proofs import (
 from indexer.mirror.trust import load_documents
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from indexer.concrnt.rows import Proof
     from indexer.mirror.database import Connection
     from indexer.replication.page import Row
 
-IN_PLACE = 2
-"""Up to so many proofs are checked in the event loop: no more than handing them to a thread costs."""
-THREADS = 2
+AT_ONCE = 100
+"""How many proofs are checked before others have their turn: some 6 ms."""
 _REMEMBERED = 50_000
 
 
@@ -88,45 +87,65 @@ class FetchedDocuments:
 
 
 class Prover:
-    """Checks proofs; owns the pool of threads and what was fetched."""
+    """Checks proofs; owns what was fetched."""
 
     def __init__(self) -> None:
         self.fetched = FetchedDocuments()
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="proofs")
 
-    def close(self) -> None:
-        """End the threads."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+    async def ahead(self, rows: Sequence[Row], positions: Sequence[int]) -> dict[int, ProofFault | None]:
+        """Check the proofs at these positions that lean on no other document; the others are left out."""
+        commits = {
+            position: row
+            for position in positions
+            if isinstance(row := rows[position], Commit) and leans_on(row.proof) is None
+        }
+        checked = await _check_all(list(commits.values()), {})
+        return dict(zip(commits, checked, strict=True))
 
     async def prove(
-        self, connection: Connection, rows: Sequence[Row], positions: Sequence[int], *, now: datetime
+        self,
+        connection: Connection,
+        rows: Sequence[Row],
+        positions: Sequence[int],
+        *,
+        now: datetime,
+        ahead: Mapping[int, ProofFault | None] = MappingProxyType({}),
+        stored: Mapping[str, str | None] = MappingProxyType({}),
     ) -> Proofs:
-        """Check the proofs of the commits at these positions."""
-        commits = {position: row for position in positions if isinstance(row := rows[position], Commit)}
+        """Check the proofs of the commits at these positions, but for those checked `ahead`.
+
+        `stored` are documents that were looked up in the mirror already, None for those that are not there.
+        """
+        known = {position: ahead[position] for position in positions if position in ahead}
+        commits = {
+            position: row
+            for position in positions
+            if position not in known and isinstance(row := rows[position], Commit)
+        }
         if not commits:
-            return Proofs()
-        documents, unreadable = await self._documents(connection, rows, list(commits.values()), now=now)
-        checked = await self.check(list(commits.values()), documents)
-        faults = dict(zip(commits, checked, strict=True))
+            return Proofs(known)
+        documents, unreadable = await self._documents(
+            connection, rows, list(commits.values()), stored, now=now
+        )
+        checked = await _check_all(list(commits.values()), documents)
+        faults = known | dict(zip(commits, checked, strict=True))
         awaited = {
             position: missing
-            for position, fault in faults.items()
+            for position, fault in zip(commits, checked, strict=True)
             if fault is ProofFault.UNRESOLVED
             and (missing := self._missing(commits[position].proof, documents, now)) is not None
             and missing.uri not in unreadable
         }
         return Proofs(faults, awaited)
 
-    async def check(
-        self, commits: Sequence[Commit], documents: Mapping[str, SignedDocument]
-    ) -> list[ProofFault | None]:
-        """Check commits by the documents given, in the pool when they are many."""
-        if len(commits) <= IN_PLACE:
-            return _check_all(commits, documents)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, _check_all, commits, documents)
-
     async def _documents(
-        self, connection: Connection, rows: Sequence[Row], commits: Sequence[Commit], *, now: datetime
+        self,
+        connection: Connection,
+        rows: Sequence[Row],
+        commits: Sequence[Commit],
+        known: Mapping[str, str | None],
+        *,
+        now: datetime,
     ) -> tuple[dict[str, SignedDocument], set[str]]:
         """The documents that these proofs lean on, and those that these lean on in turn.
 
@@ -135,16 +154,17 @@ class Prover:
         wanted = {uri for commit in commits if (uri := leans_on(commit.proof))}
         found: dict[str, SignedDocument] = {}
         unreadable: set[str] = set()
-        own = _documents_of(rows, wanted)
+        own = _records_of(rows) if wanted else {}
         for _ in range(MAX_CHAIN):
             if not wanted:
                 break
-            stored = await load_documents(connection, wanted)
+            stored = {**known, **await load_documents(connection, wanted.difference(known))}
             following: set[str] = set()
             for uri in wanted:
                 text = stored.get(uri)
                 held = read_signed(text) if text is not None else None
-                document = _chosen(held, own.get(_place_of(uri)), self.fetched.get(uri, now=now))
+                mine = own.get(_place_of(uri))
+                document = _chosen(held, _signed(mine), self.fetched.get(uri, now=now))
                 if document is None and text is not None:
                     unreadable.add(uri)
                 if document is not None:
@@ -170,8 +190,15 @@ class Prover:
         return None
 
 
-def _check_all(commits: Sequence[Commit], documents: Mapping[str, SignedDocument]) -> list[ProofFault | None]:
-    return [check_commit(commit, documents.get) for commit in commits]
+async def _check_all(
+    commits: Sequence[Commit], documents: Mapping[str, SignedDocument]
+) -> list[ProofFault | None]:
+    faults: list[ProofFault | None] = []
+    for commit in commits:
+        if faults and len(faults) % AT_ONCE == 0:
+            await asyncio.sleep(0)
+        faults.append(check_commit(commit, documents.get))
+    return faults
 
 
 def _chosen(*candidates: SignedDocument | None) -> SignedDocument | None:
@@ -181,13 +208,17 @@ def _chosen(*candidates: SignedDocument | None) -> SignedDocument | None:
     return next(iter([*revocations, *present]), None)
 
 
-def _documents_of(rows: Sequence[Row], wanted: Collection[str]) -> dict[str, SignedDocument]:
-    """The page's own records, by key and by CDID, of several under one key the last; where any is wanted."""
-    documents: dict[str, SignedDocument] = {}
-    for row in rows if wanted else ():
+def _records_of(rows: Sequence[Row]) -> dict[str, Commit]:
+    """The page's own records, by key and by CDID, of several under one key the last."""
+    records: dict[str, Commit] = {}
+    for row in rows:
         if isinstance(row, Commit) and row.kind is Kind.RECORD and row.key is not None:
-            documents[row.key.key] = documents[row.cdid] = SignedDocument(row.document, row.proof)
-    return documents
+            records[row.key.key] = records[row.cdid] = row
+    return records
+
+
+def _signed(commit: Commit | None) -> SignedDocument | None:
+    return None if commit is None else SignedDocument(commit.document, commit.proof)
 
 
 def _place_of(uri: str) -> str:

@@ -6,13 +6,15 @@ the page is applied row by row within one transaction: the row that it refuses g
 the rest stays.
 
 With `trust`, rows are judged before they are planned, in the same transaction; what follows from a person's
-home becoming known is applied first.
+home becoming known is applied first. What judging needs of the rows alone is worked out before the
+transaction, for pages that share an owner wait for each other in it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
+    from indexer.concrnt.proofs import ProofFault
     from indexer.mirror.changes import DeadLetter, EntityPut
     from indexer.mirror.database import Connection, Database
     from indexer.mirror.servers import CursorAdvance
@@ -54,8 +57,18 @@ log = structlog.get_logger(__name__)
 class Trust(Protocol):
     """Judges rows."""
 
+    async def prove_ahead(self, rows: Sequence[Row], *, behind: int) -> Mapping[int, ProofFault | None]:
+        """What can be checked of the rows past those read before without anything stored, by position."""
+        ...
+
     async def judge(
-        self, connection: Connection, rows: Sequence[Row], source: str, *, now: datetime
+        self,
+        connection: Connection,
+        rows: Sequence[Row],
+        source: str,
+        *,
+        now: datetime,
+        ahead: Mapping[int, ProofFault | None],
     ) -> Judgement:
         """What rows of this server are worth. Runs in the page's transaction; asks no other server."""
         ...
@@ -237,6 +250,7 @@ class PageWriter:
         now: datetime,
     ) -> Changes:
         reading = Reading.FEED if advance is not None else Reading.AGAIN
+        ahead = await self._trust.prove_ahead(rows, behind=behind) if self._trust is not None else {}
 
         async def work(connection: Connection) -> Changes:
             if advance is not None:
@@ -244,7 +258,7 @@ class PageWriter:
             wanted = needs(rows)
             await self._lock(connection, wanted)
             changes = await self._apply(
-                connection, rows, source, wanted, behind=behind, now=now, reading=reading
+                connection, rows, source, wanted, behind=behind, now=now, reading=reading, ahead=ahead
             )
             if advance is not None:
                 await self._advance(connection, advance, changes.tally)
@@ -287,12 +301,13 @@ class PageWriter:
         behind: int,
         now: datetime,
         reading: Reading,
+        ahead: Mapping[int, ProofFault | None] = MappingProxyType({}),
     ) -> Changes:
         judgement = None
         homes = None
         withdrawn: Mapping[str, int] = {}
         if self._trust is not None:
-            judgement = await self._trust.judge(connection, rows, source, now=now)
+            judgement = await self._trust.judge(connection, rows, source, now=now, ahead=ahead)
             homes = judgement.sure_homes
             if judgement.settled:
                 withdrawn = await settle_owners(

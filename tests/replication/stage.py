@@ -106,6 +106,4 @@ async def open_mirror(dsn: str, trust: TrustMode = TrustMode.OFF) -> AsyncIterat
             judge = Judge(trust, follows=SCHEMAS.acks)
         yield Mirror(database, Servers(database), PageWriter(database, schemas=SCHEMAS, trust=judge), judge)
     finally:
-        if judge is not None:
-            judge.close()
         await database.close()

@@ -65,7 +65,6 @@ async def test_a_stricter_mode_removes_what_it_would_not_have_accepted(
         judge = Judge(mode, follows=SCHEMAS.acks)
         for _ in range(2):
             await judge_stored(mirror.database, judge, SCHEMAS, now=NOW)
-        judge.close()
         kept = {post_key(ALICE, "1"), post_key(ALICE, "3"), community_key(ALPHA, "cats")}
         if mode is TrustMode.AUTHORITY:
             kept |= {profile_key(ALICE), profile_key(EVE)}
@@ -87,15 +86,11 @@ async def test_a_stricter_mode_removes_what_it_would_not_have_accepted(
 async def rejudge(mirror: Mirror, mode: TrustMode) -> Rejudged:
     """Judge what is stored in a mode, twice: the second time changes nothing."""
     judge = None if mode is TrustMode.OFF else Judge(mode, follows=SCHEMAS.acks)
-    try:
-        done = await judge_stored(mirror.database, judge, SCHEMAS, now=NOW)
-        state = await everything(mirror)
-        again = await judge_stored(mirror.database, judge, SCHEMAS, now=NOW)
-        assert (again.removed, again.accepted) == (Counter(), 0)
-        assert await everything(mirror) == state
-    finally:
-        if judge is not None:
-            judge.close()
+    done = await judge_stored(mirror.database, judge, SCHEMAS, now=NOW)
+    state = await everything(mirror)
+    again = await judge_stored(mirror.database, judge, SCHEMAS, now=NOW)
+    assert (again.removed, again.accepted) == (Counter(), 0)
+    assert await everything(mirror) == state
     return done
 
 
@@ -250,7 +245,6 @@ async def test_progress_tells_of_every_stage_and_ends_at_its_total(database_url:
         await mirror.write(BETA, [ack(ALICE.ccid, BOB)])
         judge = Judge(TrustMode.STRICT, follows=SCHEMAS.acks)
         await judge_stored(mirror.database, judge, SCHEMAS, now=NOW, on_progress=seen.append)
-        judge.close()
     assert [stage.stage for stage in seen] == sorted((one.stage for one in seen), key=list(Stage).index)
     assert {one.stage for one in seen} == set(Stage)
     records = [one.done for one in seen if one.stage is Stage.RECORDS]
@@ -284,6 +278,5 @@ async def test_a_crash_between_batches_leaves_nothing_but_work_to_do(
             with suppress(_EndedError):
                 await judge_stored(mirror.database, judge, SCHEMAS, now=NOW, on_progress=step)
             await judge_stored(mirror.database, judge, SCHEMAS, now=NOW)
-            judge.close()
             states.append(await everything(mirror))
     assert all(state == states[0] for state in states)

@@ -1,84 +1,107 @@
 -- Statements about who may say what: facts for judging a page, and what is still to be found out.
 
--- name: homes
--- What is known of where these people live. A page that was under way during a move may have stored the old name.
-select e.ccid, coalesce(m.new, e.domain) as domain, e.standing, e.created_at, e.cdid
-from mirror.entities e left join mirror.moves m on m.old = e.domain
-where e.ccid = any($1::text[])
-
--- name: homes_and_questions
--- The same, and a row without a home for each of those ($2) of whom something is to be asked or set aside: of most
--- there is nothing. What is provisional never stands without a question about its owner.
-select e.ccid, coalesce(m.new, e.domain) as domain, e.standing, e.created_at, e.cdid
+-- name: facts
+-- All that judging a page of $5 has to know, in one answer, for owners are locked meanwhile: where these people ($1)
+-- live (a page that was under way during a move may have stored the old name); of whom of those it tells of ($2)
+-- something is to be asked or set aside (of most nothing; what is provisional never stands without a question about its
+-- owner); which domains ($3) have moved; with $4 the server key that $5 alone claims: one that two claim is nobody's;
+-- and the signed documents that stand under the keys $6 or have the CDIDs $7.
+select 'home' as what, e.ccid as name, coalesce(m.new, e.domain) as value, e.standing, e.created_at, e.cdid
 from mirror.entities e left join mirror.moves m on m.old = e.domain
 where e.ccid = any($1::text[])
 union all
-select owner, null, null, null, null from mirror.unresolved where owner = any($2::text[])
+select 'open', owner, null, null, null, null from mirror.unresolved where owner = any($2::text[])
 union all
-select owner, null, null, null, null from mirror.set_aside where owner = any($2::text[])
-
--- name: own_csid
--- The server key that a server alone claims: one that two servers claim is nobody's.
-select csid from mirror.servers s
-where domain = $1 and csid <> ''
+select 'open', owner, null, null, null, null from mirror.set_aside where owner = any($2::text[])
+union all
+select 'moved', old, new, null, null, null from mirror.moves where old = any($3::text[])
+union all
+select 'csid', domain, csid, null, null, null from mirror.servers s
+where $4::boolean and domain = $5 and csid <> ''
   and not exists (select from mirror.servers o where o.csid = s.csid and o.domain <> s.domain)
+union all
+select 'document', key, signed, null, null, null from mirror.records where key = any($6::text[])
+union all
+select 'document', cdid, signed, null, null, null from mirror.records where cdid = any($7::text[])
 
--- name: documents_by_key
--- The signed documents that stand under these keys.
-select key, signed from mirror.records where key = any($1::text[])
+-- name: documents
+-- The signed documents that stand under these keys ($1), and those with these CDIDs ($2).
+select key as name, signed from mirror.records where key = any($1::text[])
+union all
+select cdid, signed from mirror.records where cdid = any($2::text[])
 
--- name: documents_by_cdid
--- The signed documents with these CDIDs.
-select owner, cdid, signed from mirror.records where cdid = any($1::text[])
-
--- name: settle_records
+-- name: settle
 -- $1 people and $2 their servers, now known. What their own servers said of them is provisional no more; what other
 -- servers said without a proof is withdrawn. $3 indexed schemas, $4 now. Returns what was withdrawn, by source;
 -- with the documents of $5 of it at most. What waits to be proven is not told of: it is judged when it waits no longer.
-with settled as (
+-- Also whether there are follows to confirm.
+-- Deletes of the right server stay provisional: they were applied in part, and reading them again applies them in full.
+-- Nobody needs to be asked about these people any more; what their own servers said and was set aside is due. What was
+-- set aside of no domain is to be read wherever they live.
+with settled as materialized (
   select * from unnest($1::text[], $2::text[]) as t (owner, domain)
 ), confirmed as (
   update mirror.records r set provisional = false
   from settled s
   where r.owner = s.owner and r.provisional and r.source = s.domain
-), withdrawn as (
+), records as (
   delete from mirror.records r
   using settled s
   where r.owner = s.owner and r.provisional and r.source <> s.domain
-  returning r.key, r.schema, r.source, r.signed, not exists (
-    select from mirror.waiting w where w.domain = r.source and w.digest = sha256(convert_to(r.signed, 'UTF8'))
-  ) as counts
+  returning r.key, r.schema, r.source, r.signed
 ), marked as (
   insert into mirror.projection_queue (key, marked_at, former_schemas)
-  select key, $4, array[schema] from withdrawn where schema = any($3::text[]) order by key
+  select key, $4, array[schema] from records where schema = any($3::text[]) order by key
   on conflict (key) do update set
     generation = nextval('mirror.projection_generation'),
     former_schemas = array(
       select distinct s from unnest(projection_queue.former_schemas || excluded.former_schemas) as s
     )
-)
-select source, count(*)::integer as count, (array_agg(signed))[:$5] as signed
-from withdrawn where counts group by source
-
--- name: settle_acks
--- The same for follows: those that stand provisionally go ... $3 documents at most.
-with settled as (
-  select * from unnest($1::text[], $2::text[]) as t (owner, domain)
-), gone as (
+), standing_acks as (
   delete from mirror.acks a using settled s where a.acker = s.owner and a.provisional
-), withdrawn as (
+), acks as (
   delete from mirror.provisional_acks a
   using settled s
   where a.acker = s.owner and a.source <> s.domain
-  returning a.source, a.signed, not exists (
-    select from mirror.waiting w where w.domain = a.source and w.digest = sha256(convert_to(a.signed, 'UTF8'))
-  ) as counts
+  returning a.source, a.signed
+), tombstones as (
+  delete from mirror.tombstones t
+  using settled s
+  where t.owner = s.owner and t.provisional and t.source <> s.domain
+  returning t.source, t.signed
+), answered as (
+  delete from mirror.unresolved u using settled s where u.owner = s.owner
+), anywhere as (
+  delete from mirror.set_aside a using settled s where a.owner = s.owner and a.domain = ''
+  returning s.owner, s.domain
+), owed as (
+  select owner, domain from anywhere
+  union
+  select owner, domain from mirror.set_aside join settled using (owner, domain) where due_at is null
+), due as (
+  insert into mirror.set_aside (owner, domain, seen_at, due_at)
+  select owner, domain, $4, $4 from owed
+  on conflict (owner, domain) do update set due_at = excluded.due_at
+), withdrawn as (
+  select 'commit' as kind, source, signed from records
+  union all
+  select 'ack', source, signed from acks
+  union all
+  select 'delete', source, signed from tombstones
 )
-select source, count(*)::integer as count, (array_agg(signed))[:$3] as signed
-from withdrawn where counts group by source
+select w.kind, w.source, count(*)::integer as count, (array_agg(w.signed))[:$5] as signed
+from withdrawn w
+where not exists (
+  select from mirror.waiting o where o.domain = w.source and o.digest = sha256(convert_to(w.signed, 'UTF8'))
+)
+group by w.kind, w.source
+union all
+select 'to confirm', null, count(*)::integer, null
+from mirror.provisional_acks a join settled s on a.acker = s.owner and a.source = s.domain
+having count(*) > 0
 
 -- name: confirm_acks
--- ... and what the right server said counts.
+-- What the right servers ($2) of people ($1) said of their follows counts.
 with settled as (
   select * from unnest($1::text[], $2::text[]) as t (owner, domain)
 ), confirmed as (
@@ -93,41 +116,6 @@ on conflict (acker, ackee, schema) do update set
   valid = excluded.valid, created_at = excluded.created_at, cdid = excluded.cdid, source = excluded.source,
   signed = excluded.signed
 where excluded.created_at > a.created_at
-
--- name: settle_tombstones
--- The same for deletes. Those of the right server stay provisional: they were applied in part, and reading them
--- again applies them in full. $3 documents at most.
-with settled as (
-  select * from unnest($1::text[], $2::text[]) as t (owner, domain)
-), withdrawn as (
-  delete from mirror.tombstones t
-  using settled s
-  where t.owner = s.owner and t.provisional and t.source <> s.domain
-  returning t.source, t.signed, not exists (
-    select from mirror.waiting w where w.domain = t.source and w.digest = sha256(convert_to(t.signed, 'UTF8'))
-  ) as counts
-)
-select source, count(*)::integer as count, (array_agg(signed))[:$3] as signed
-from withdrawn where counts group by source
-
--- name: settle_questions
--- Nobody needs to be asked about these people any more; what their own servers said and was set aside is due. What
--- was set aside of no domain is to be read wherever they live.
-with settled as (
-  select * from unnest($1::text[], $2::text[]) as t (owner, domain)
-), answered as (
-  delete from mirror.unresolved u using settled s where u.owner = s.owner
-), anywhere as (
-  delete from mirror.set_aside a using settled s where a.owner = s.owner and a.domain = ''
-  returning s.owner, s.domain
-), owed as (
-  select owner, domain from anywhere
-  union
-  select owner, domain from mirror.set_aside join settled using (owner, domain) where due_at is null
-)
-insert into mirror.set_aside (owner, domain, seen_at, due_at)
-select owner, domain, $3, $3 from owed
-on conflict (owner, domain) do update set due_at = excluded.due_at
 
 -- name: count_rejected_later
 -- What was withdrawn, or rejected later than its page, counts as rejected.
