@@ -60,6 +60,7 @@ from indexer.replication.discovery import Discovery, DiscoverySettings
 from indexer.replication.feeds import Feeds
 from indexer.replication.follower import Follower, FollowerSettings
 from indexer.replication.judge import Judge
+from indexer.replication.left_homes import LeftHomes
 from indexer.replication.moving import Moving
 from indexer.replication.plan import Schemas
 from indexer.replication.residents import Residents
@@ -461,6 +462,9 @@ def _wire(
             OpenQuestions(database),
             page_writer,
             judge.prover.fetched,
+            left_homes=LeftHomes(
+                database, judge, schemas, on_rejected=instruments.rejected_later, clock=utc_now
+            ),
             seed=crawl.seed,
             schemas=schemas,
             metrics=instruments,

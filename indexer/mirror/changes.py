@@ -141,6 +141,15 @@ class EntityPut:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftHome:
+    """A server on which a person surely lived; a newer entity document, created at `since`, names another."""
+
+    owner: str
+    domain: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Waiting:
     """A commit whose proof leans on a document, an enactment or a post, that is not here yet."""
 
@@ -222,6 +231,8 @@ class Changes:
     set_aside: Collection[str] = ()
     """Owners of whom the source said what was not, or not wholly, accepted."""
     waiting: Sequence[Waiting] = ()
+    left_homes: Sequence[LeftHome] = ()
+    """Where people surely lived until a newer document said otherwise."""
     withdrawn: Mapping[str, int] = field(default_factory=dict)
     """What was withdrawn before it was applied, for a home became known: how much, by server."""
     tally: Tally = field(default_factory=Tally)

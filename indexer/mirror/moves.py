@@ -31,12 +31,12 @@ _SQL = load("indexer.mirror", "queries/moves.sql")
 _SERVERS_SQL = load("indexer.mirror", "queries/servers.sql")
 _CARRIED = (
     *("carry_acks", "carry_tombstones", "carry_entities", "carry_questions", "carry_aliases"),
-    "carry_moves",
+    *("carry_left_homes", "carry_moves"),
 )
 _HISTORY = ("carry_waiting", "carry_counts", "carry_rejected_later", "carry_dead_letters")
 _DROPPED = (
     *("drop_set_aside", "drop_questions", "drop_waiting", "drop_dead_letters", "drop_rejected_later"),
-    *("drop_cursor", "drop_server"),
+    *("drop_left_homes", "drop_cursor", "drop_server"),
 )
 BETWEEN_REDIRECTS = timedelta(days=7)
 """How long a server stays where it moved to before a redirect lets it move on."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from indexer.concrnt.uri import owner_of
 from indexer.mirror.letters import keep_dead_letters
-from indexer.mirror.trust import keep_open_questions
+from indexer.mirror.trust import keep_open_questions, note_left_homes
 from indexer.statements import load
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ async def apply_changes(
         await connection.execute(
             _SQL["mark_keys"], [m.key for m in marks], now, [m.former_schema for m in marks]
         )
+    await note_left_homes(connection, changes.left_homes)
     await keep_open_questions(connection, changes, now=now)
     await keep_dead_letters(connection, changes.source, changes.dead_letters, now=now)
 

@@ -238,6 +238,17 @@ create table mirror.set_aside (
 create index set_aside_due on mirror.set_aside (due_at) where due_at is not null;
 create index set_aside_domain on mirror.set_aside (domain, seen_at);
 
+-- Where people surely lived until a newer entity document, created at `since`, named another server: what the server
+-- that they left said of them from then on is to be judged again.
+create table mirror.left_homes (
+  owner text collate "C" not null,
+  domain text collate "C" not null,
+  since timestamptz not null,
+  primary key (owner, domain)
+);
+
+create index left_homes_domain on mirror.left_homes (domain);
+
 -- Commits whose proof leans on a document that is not here yet: a reference's post, the enactment of a subkey
 -- (these are asked for where their owner lives). Judged again when it is.
 create table mirror.waiting (

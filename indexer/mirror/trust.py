@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from indexer.mirror.changes import DeadLetter, EntityStanding
+from indexer.mirror.changes import DeadLetter, EntityStanding, LeftHome
 from indexer.mirror.letters import DEAD_LETTERS_PER_SERVER, keep_dead_letters
 from indexer.statements import load
 
@@ -42,6 +42,11 @@ class Home:
     def order(self) -> tuple[int, datetime, str]:
         """The greater one stands."""
         return self.standing.value, self.created_at, self.cdid
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it gives authority: it is proven, or the seed's answer."""
+        return self.standing is not EntityStanding.CLAIMED
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +167,24 @@ async def settle_owners(
     for domain in sorted(letters):
         await keep_dead_letters(connection, domain, letters[domain], now=now)
     return withdrawn
+
+
+async def note_left_homes(connection: Connection, left: Sequence[LeftHome]) -> None:
+    """What these servers said of people who had left them is to be judged again."""
+    if left:
+        columns = [[getattr(one, name) for one in left] for name in ("owner", "domain", "since")]
+        await connection.execute(_SQL["note_left_homes"], *columns)
+
+
+async def next_left_home(database: Database) -> LeftHome | None:
+    """A home of which something is to be judged again."""
+    row = await database.fetchrow(_SQL["next_left_home"])
+    return None if row is None else LeftHome(row["owner"], row["domain"], row["since"])
+
+
+async def forget_left_home(database: Database, left: LeftHome) -> None:
+    """It was judged again, whatever was noted of a later leaving."""
+    await database.execute(_SQL["forget_left_home"], left.owner, left.domain, left.since)
 
 
 async def keep_open_questions(connection: Connection, changes: Changes, *, now: datetime) -> None:

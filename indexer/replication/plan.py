@@ -40,6 +40,7 @@ from indexer.mirror.changes import (
     DeadLetter,
     EntityPut,
     EntityStanding,
+    LeftHome,
     Tally,
     Waiting,
 )
@@ -144,6 +145,8 @@ def plan(
     are no page of the feed (`reading`) were all read before.
     """
     page = _Page(source, schemas, Netting(context, source, reading), is_judged=judgement is not None)
+    if judgement is not None:
+        page.left_homes = judgement.left_homes
     for position, row in enumerate(rows):
         read_before = position < behind
         if judgement is None:
@@ -171,6 +174,7 @@ class _Page:
     unresolved: set[str] = field(default_factory=set)
     set_aside: set[str] = field(default_factory=set)
     waiting: list[Waiting] = field(default_factory=list)
+    left_homes: Sequence[LeftHome] = ()
     commits: int = 0
     latest_post_at: datetime | None = None
 
@@ -325,6 +329,7 @@ class _Page:
             unresolved=self.unresolved,
             set_aside=self.set_aside | netting.set_aside,
             waiting=self.waiting,
+            left_homes=self.left_homes,
             tally=Tally(self.commits, self.kinds, self.malformed, self.latest_post_at, self.rejected),
         )
 

@@ -1,6 +1,7 @@
-"""Judging again what is stored, after `trust.mode` changed: part of a rebuild.
+"""Judging again what is stored: all of it after `trust.mode` changed, or what a left home said.
 
     done = await judge_stored(database, judge, schemas, now=now, on_progress=show)
+    done = await judge_left_home(database, judge, schemas, left, now=now)
 
 Goes through entities, deletes, records, follows and what was rejected, in this order, in batches of one
 transaction each. What no longer counts goes from the mirror and, by its mark, from the search engine; it is
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from indexer.mirror.changes import LeftHome
     from indexer.mirror.database import Connection, Database
     from indexer.replication.judge import Judge
     from indexer.replication.page import Row
@@ -114,6 +116,21 @@ async def judge_stored(
             on_progress(JudgingProgress(stage, bench.done.judged[stage], totals[stage.value]))
     if judge is not None:
         bench.done.logs_to_read = await stored.read_set_aside(database, now=now)
+    return bench.done
+
+
+async def judge_left_home(
+    database: Database, judge: Judge, schemas: Schemas, left: LeftHome, *, now: datetime
+) -> Rejudged:
+    """Judge what a server said of a person, dated after they had left it, by where the person lives now.
+
+    Whoever speaks for the person now is read again where something counts no more. Raises `StoreUnavailable`.
+    """
+    bench = _Bench(database, judge, schemas, PageWriter(database, schemas=schemas, trust=judge), now)
+    errands: list[_Errand] = [_Deletes(bench, of=left), _Records(bench, of=left), _Follows(bench, of=left)]
+    for errand in errands:
+        while len(await errand.batch()) == BATCH:
+            pass
     return bench.done
 
 
@@ -277,6 +294,7 @@ class _Entities:
 class _Deletes:
     bench: _Bench
     after: str = ""
+    of: LeftHome | None = None
 
     async def batch(self) -> Sequence[stored.StoredDelete]:
         items, worth_more = await self.bench.database.transaction("judge_deletes", self._work)
@@ -289,7 +307,7 @@ class _Deletes:
     async def _work(
         self, connection: Connection
     ) -> tuple[list[stored.StoredDelete], list[tuple[str, list[Row]]]]:
-        items = await stored.deletes_after(connection, self.after, limit=BATCH)
+        items = await stored.deletes_after(connection, self.after, limit=BATCH, of=self.of)
         await lock_owners(connection, Needs(deleting_owners={one.owner for one in items}))
         worth_more = []
         for part in await self.bench.judged(connection, items):
@@ -318,6 +336,7 @@ def _limits(worth: Worth) -> tuple[bool, bool]:
 class _Records:
     bench: _Bench
     after: str = ""
+    of: LeftHome | None = None
 
     async def batch(self) -> Sequence[stored.StoredRecord]:
         items = await self.bench.database.transaction("judge_records", self._work)
@@ -327,7 +346,7 @@ class _Records:
 
     async def _work(self, connection: Connection) -> list[stored.StoredRecord]:
         bench = self.bench
-        items = await stored.records_after(connection, self.after, limit=BATCH)
+        items = await stored.records_after(connection, self.after, limit=BATCH, of=self.of)
         await lock_owners(connection, Needs(deleting_owners={one.owner for one in items}))
         for part in await bench.judged(connection, items):
             await stored.judge_records(
@@ -345,6 +364,7 @@ class _Records:
 class _Follows:
     bench: _Bench
     after: tuple[str, str, str] = ("", "", "")
+    of: LeftHome | None = None
 
     async def batch(self) -> Sequence[stored.StoredFollow]:
         items = await self.bench.database.transaction("judge_follows", self._work)
@@ -353,7 +373,7 @@ class _Follows:
         return items
 
     async def _work(self, connection: Connection) -> list[stored.StoredFollow]:
-        items = await stored.follows_after(connection, self.after, limit=BATCH)
+        items = await stored.follows_after(connection, self.after, limit=BATCH, of=self.of)
         await lock_owners(connection, Needs(settled_owners={one.acker for one in items}))
         for part in await self.bench.judged(connection, items):
             provisional = {one: worth is Worth.PROVISIONAL for one, worth in part.worths}

@@ -1,6 +1,6 @@
 """Finding out where people live, in the background; and what follows once it is known.
 
-What it owns: three errands, each stored in PostgreSQL, so that a crash leaves nothing but work to do again:
+What it owns: four errands, each stored in PostgreSQL, so that a crash leaves nothing but work to do again:
 
 * People of whom something was accepted provisionally are looked up through the seed, within a budget for each
   feed and hour, which is counted in PostgreSQL: neither a restart nor another process begins it anew.
@@ -10,6 +10,7 @@ What it owns: three errands, each stored in PostgreSQL, so that a crash leaves n
 * Commits whose proof leans on a document that was not here are judged again when it has come. Enactments of
   subkeys are asked for where their owner lives, never of who brought the proof, within a budget too, and
   cached; posts come by their own feeds. What has waited for a week is judged without.
+* What a server said of people who had left it by then is taken back (`left_homes.py`).
 
 The seed's answer is the operator's choice: it counts for more than what a server claims of itself, and for
 less than a document with a proof that holds.
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from indexer.mirror.servers import Servers
     from indexer.mirror.trust import OpenQuestions
     from indexer.replication.feeds import Feeds
+    from indexer.replication.left_homes import LeftHomes
     from indexer.replication.plan import Schemas
     from indexer.replication.proving import FetchedDocuments
     from indexer.replication.writer import PageWriter
@@ -88,6 +90,7 @@ class Residents:
         page_writer: PageWriter,
         fetched: FetchedDocuments,
         *,
+        left_homes: LeftHomes,
         seed: str,
         schemas: Schemas,
         metrics: ResidentsMetrics,
@@ -98,6 +101,7 @@ class Residents:
         self._servers = servers
         self._questions = questions
         self._page_writer = page_writer
+        self._left_homes = left_homes
         self._seed = seed
         self._schemas = schemas
         self._metrics = metrics
@@ -118,6 +122,7 @@ class Residents:
     async def run_once(self) -> bool:
         """One round of each errand; whether there may be more to do at once. Raises `StoreUnavailable`."""
         asked = await self._ask()
+        left = await self._left_homes.run_once()
         read = await self._read_again()
         fetched = await self._fetch_enactments()
         judged_again = await self._page_writer.judge_again(
@@ -129,7 +134,7 @@ class Residents:
         await self._questions.tidy(now=self._clock())
         for (server, reason), number in judged_again.rejected.items():
             self._metrics.rejected_later(server, reason, number)
-        return asked or read or judged_again.number > 0
+        return asked or left > 0 or read or judged_again.number > 0
 
     # --- looking people up
 

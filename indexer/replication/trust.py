@@ -28,12 +28,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from itertools import pairwise
 from typing import TYPE_CHECKING, assert_never
 
 from indexer.concrnt.documents import Commit, Kind
 from indexer.concrnt.identifiers import is_ccid
 from indexer.concrnt.proofs import ProofFault
-from indexer.mirror.changes import EntityPut, EntityStanding
+from indexer.mirror.changes import EntityPut, EntityStanding, LeftHome
 from indexer.mirror.trust import Facts, Home
 
 if TYPE_CHECKING:
@@ -111,6 +112,8 @@ class Judgement:
     """Of whom something is open and the home is surely known now, or another one than before."""
     sure_homes: Mapping[str, tuple[str, tuple[datetime, str]]] = field(default_factory=dict)
     """Where the page's people were surely known to live before it, and (createdAt, CDID) of what says so."""
+    left_homes: Sequence[LeftHome] = ()
+    """Where people lived until the page told of a newer home."""
 
 
 class _Authority(Enum):
@@ -257,9 +260,9 @@ class Judging:
     def _home_at(self, position: int, owner: str) -> Home | None:
         """The sure home of a person at a row; before any is known, the first that the page will tell."""
         home = self._facts.homes.get(owner)
-        sure = home if home is not None and home.standing is not EntityStanding.CLAIMED else None
+        sure = home if home is not None and home.is_sure else None
         for at, told in self._told.get(owner, ()):
-            if told.standing is EntityStanding.CLAIMED or (at > position and sure is not None):
+            if not told.is_sure or (at > position and sure is not None):
                 continue
             sure = told
         return sure
@@ -308,18 +311,31 @@ class Judging:
         sure = {
             owner: (home.domain, (home.created_at, home.cdid))
             for owner, home in self._facts.homes.items()
-            if home.standing is not EntityStanding.CLAIMED
+            if home.is_sure
         }
-        return Judgement(verdicts, self._entities, awaited, self._settled(), sure)
+        return Judgement(verdicts, self._entities, awaited, self._settled(), sure, self._left_homes())
+
+    def _left_homes(self) -> list[LeftHome]:
+        left = []
+        for owner, told in self._told.items():
+            before = self._facts.homes.get(owner)
+            homes = [home for home in (before, *(home for _, home in told)) if home is not None]
+            sure = [home for home in homes if home.is_sure]
+            left += [
+                LeftHome(owner, former.domain, newer.created_at)
+                for former, newer in pairwise(sure)
+                if former.domain != newer.domain
+            ]
+        return left
 
     def _settled(self) -> dict[str, str]:
         settled = {}
         for owner, told in self._told.items():
             _, home = told[-1]
             before = self._facts.homes.get(owner)
-            was_sure = before is not None and before.standing is not EntityStanding.CLAIMED
+            was_sure = before is not None and before.is_sure
             same = was_sure and before is not None and before.domain == home.domain
-            if home.standing is not EntityStanding.CLAIMED and not same and owner in self._facts.open_owners:
+            if home.is_sure and not same and owner in self._facts.open_owners:
                 settled[owner] = home.domain
         return settled
 

@@ -21,7 +21,7 @@ import structlog
 
 from indexer.concrnt.documents import Commit, MalformedKind, Reason, parse_commit
 from indexer.concrnt.identifiers import is_ccid
-from indexer.mirror.changes import Changes, EntityStanding, Tally
+from indexer.mirror.changes import Changes, EntityStanding, LeftHome, Tally
 from indexer.mirror.context import Needs, load_context, lock_owners
 from indexer.mirror.database import REFUSED, describe
 from indexer.mirror.letters import keep_dead_letters
@@ -32,6 +32,7 @@ from indexer.mirror.trust import (
     keep_open_questions,
     load_facts,
     no_longer_waiting,
+    note_left_homes,
     settle_owners,
     wait_no_more,
 )
@@ -152,13 +153,16 @@ class PageWriter:
 
         async def work(connection: Connection) -> Mapping[str, int]:
             await lock_owners(connection, Needs(settled_owners={entity.ccid}))
+            people = [entity.ccid]
+            former = (await load_facts(connection, source, people, csid=False)).homes.get(entity.ccid)
             await apply_changes(
                 connection, Changes(source, entities=[told]), indexed_schemas=self._indexed, now=now
             )
-            people = [entity.ccid]
             facts = await load_facts(connection, source, people, csid=False, told=people)
             home = facts.homes[entity.ccid]
-            if home.standing is EntityStanding.CLAIMED or entity.ccid not in facts.open_owners:
+            if former is not None and former.is_sure and former.domain != home.domain:
+                await note_left_homes(connection, [LeftHome(entity.ccid, former.domain, home.created_at)])
+            if not home.is_sure or entity.ccid not in facts.open_owners:
                 return {}
             homes = {entity.ccid: home.domain}
             return await settle_owners(connection, homes, indexed_schemas=self._indexed, now=now)

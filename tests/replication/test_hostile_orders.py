@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from indexer.concrnt.documents import Commit, Kind
 from indexer.mirror.changes import EntityPut, EntityStanding
+from indexer.replication.left_homes import LeftHomes
 from indexer.replication.page import read_rows
 from indexer.replication.residents import WAITING_FOR
 from indexer.replication.trust import TrustMode, owner_of_commit
@@ -23,6 +24,7 @@ from indexer.simulation.network import Network
 from indexer.simulation.scripted import (
     ALPHA,
     BETA,
+    ack,
     delete,
     entity,
     key_pair,
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 MALLORY = "mallory.example"
-EVE, ALICE = key_pair("eve"), key_pair("alice")
+EVE, ALICE, BOB = key_pair("eve"), key_pair("alice"), key_pair("bob")
 OWN = (entity(EVE, MALLORY), profile(EVE, username="いぶ"), post(EVE, "1", "本物"))
 OLD, LATE = "2025-02-01T00:00:00Z", "2025-05-01T00:00:00Z"
 
@@ -114,7 +116,7 @@ async def finish(
         due = await mirror.rows("select owner, domain from mirror.set_aside where due_at is not null")
         for one in due:
             rows = read_rows(list(feeds[one["domain"]]), now=NOW, indexed=SCHEMAS.malformed_kinds).rows
-            theirs = [row for row in rows if isinstance(row, Commit) and owner_of_commit(row) == one["owner"]]
+            theirs = [row for row in rows if isinstance(row, Commit) and one["owner"] in _concerned(row)]
             await mirror.writer.write_again(theirs, one["domain"], now=NOW)
             await mirror.database.execute(
                 "delete from mirror.set_aside where owner = $1 and domain = $2", one["owner"], one["domain"]
@@ -122,8 +124,26 @@ async def finish(
         again = await mirror.writer.judge_again(
             limit=1000, asked_for=[], waiting_since=NOW - WAITING_FOR, now=NOW
         )
-        if not due and not again.number and not set(asked) & homes.keys():
+        left = await left_homes(mirror)
+        if not due and not again.number and not set(asked) & homes.keys() and not left:
             return
+
+
+def _concerned(row: Commit) -> set[str]:
+    """Whom a server lists a commit under."""
+    return {owner_of_commit(row), *([row.associate.owner] if row.associate is not None else [])}
+
+
+async def left_homes(mirror: Mirror) -> int:
+    """Judge what was said by servers that people had left; how many there were."""
+    assert mirror.judge is not None
+
+    def rejected(_server: str, _reason: str, _number: int) -> None:
+        """Nobody counts."""
+
+    return await LeftHomes(
+        mirror.database, mirror.judge, SCHEMAS, on_rejected=rejected, clock=lambda: NOW
+    ).run_once()
 
 
 async def _any_interleaving(dsn: str, said: Sequence[bytes], order: Sequence[int], page: int) -> None:
@@ -244,6 +264,62 @@ async def test_unproven_words_on_a_server_that_was_left_count_only_if_read_while
     async with open_mirror(database_url, TrustMode.AUTHORITY) as mirror:
         assert await _read_in(mirror, [former, new]) == in_any_order | {post_key(ALICE, "1")}
         assert await _read_in(mirror, [new, former]) == in_any_order
+
+
+def _taken_over() -> tuple[list[bytes], list[bytes]]:
+    """Alice's home, to which she moved; and what the server that she had left says of her since, unproven."""
+    home = [
+        entity(ALICE, ALPHA, created_at=_at(10)),
+        profile(ALICE, username="alice", created_at=_at(11)),
+        post(ALICE, "1", "true", created_at=_at(11)),
+        ack(ALICE, BOB, created_at=_at(11)),
+    ]
+    left = [
+        entity(ALICE, MALLORY, created_at=_at(1)),
+        post(ALICE.ccid, "0", "from when she lived there", created_at=_at(2)),
+        post(ALICE.ccid, "1", "HACKED", created_at=_at(20)),
+        profile(ALICE.ccid, username="HACKED", created_at=_at(20)),
+        delete(f"cckv://{ALICE.ccid}/*", author=ALICE.ccid, created_at=_at(21)),
+        post(ALICE.ccid, "2", "HACKED", created_at=_at(22)),
+        ack(ALICE.ccid, BOB, kind="unack", created_at=_at(22)),
+        ack(ALICE.ccid, key_pair("carol").ccid, created_at=_at(22)),
+    ]
+    return home, left
+
+
+@pytest.mark.parametrize("page", [1, 2, 3, 100])
+@pytest.mark.parametrize("how", ["left first", "home first", "in turns", "in one feed"])
+async def test_a_server_that_a_person_has_left_takes_nothing_over(
+    database_url: str, page: int, how: str
+) -> None:
+    """Its unproven words, dated after the move, go when the move is known; what they had done is undone."""
+    home, left = _taken_over()
+    turns = {
+        "left first": [(MALLORY, left), (ALPHA, home)],
+        "home first": [(ALPHA, home), (MALLORY, left)],
+        "in turns": [(MALLORY, left[:6]), (ALPHA, home[:2]), (MALLORY, left[6:]), (ALPHA, home[2:])],
+        "in one feed": [(MALLORY, [*left, home[0]]), (ALPHA, home)],
+    }[how]
+    feeds = {MALLORY: [*left, home[0]] if how == "in one feed" else left, ALPHA: home}
+    async with open_mirror(database_url, TrustMode.AUTHORITY) as mirror:
+        for source, commits in turns:
+            for start in range(0, len(commits), page):
+                await mirror.write(source, commits[start : start + page])
+        await finish(mirror, feeds, {})
+        keys = await mirror.keys()
+        assert keys - {post_key(ALICE, "0")} == {profile_key(ALICE), post_key(ALICE, "1")}
+        assert await mirror.value(profile_key(ALICE)) == {"username": "alice"}
+        assert (await mirror.value(post_key(ALICE, "1")))["body"] == "true"
+        follows = await mirror.rows("select ackee, valid from mirror.acks")
+        assert follows == [{"ackee": BOB.ccid, "valid": True}]
+        assert await mirror.rows("select from mirror.tombstones") == []
+        assert await mirror.rows("select from mirror.left_homes") == []
+        (counted,) = await mirror.rows(
+            "select rejected + coalesce((select sum(number) from mirror.rejected_later where domain = $1), 0)"
+            " as rejected from mirror.servers where domain = $1",
+            MALLORY,
+        )
+        assert counted["rejected"] >= 4  # the delete, what followed it, both follows: all that still stood
 
 
 async def test_of_several_servers_without_proof_about_an_unknown_person_the_first_stands(

@@ -143,6 +143,12 @@ update mirror.unresolved u set domain = $2
 where u.domain = $1
   and not exists (select from mirror.unresolved n where n.domain = $2 and n.owner = u.owner)
 
+-- name: carry_left_homes
+-- Homes that people left.
+insert into mirror.left_homes as l (owner, domain, since)
+select owner, $2, since from mirror.left_homes where domain = $1
+on conflict (owner, domain) do update set since = least(l.since, excluded.since)
+
 -- name: carry_waiting
 -- Commits that wait for another document.
 update mirror.waiting w set domain = $2
@@ -165,6 +171,10 @@ on conflict (old) do update set new = excluded.new, moved_at = excluded.moved_at
 -- name: drop_set_aside
 -- What is left of the old domain ...
 delete from mirror.set_aside where domain = $1
+
+-- name: drop_left_homes
+-- ...
+delete from mirror.left_homes where domain = $1
 
 -- name: drop_questions
 -- ...

@@ -117,6 +117,21 @@ on conflict (acker, ackee, schema) do update set
   signed = excluded.signed
 where excluded.created_at > a.created_at
 
+-- name: note_left_homes
+-- Where people ($1) lived ($2) until $3; of several leavings the earliest.
+insert into mirror.left_homes as l (owner, domain, since)
+select owner, domain, min(since) from unnest($1::text[], $2::text[], $3::timestamptz[]) as t (owner, domain, since)
+group by owner, domain
+on conflict (owner, domain) do update set since = least(l.since, excluded.since)
+
+-- name: next_left_home
+-- One of them.
+select owner, domain, since from mirror.left_homes order by owner, domain limit 1
+
+-- name: forget_left_home
+-- What was said there from $3 on was judged again.
+delete from mirror.left_homes where owner = $1 and domain = $2 and since = $3
+
 -- name: count_rejected_later
 -- What was withdrawn, or rejected later than its page, counts as rejected.
 insert into mirror.rejected_later (domain, number) select * from unnest($1::text[], $2::integer[])
