@@ -226,16 +226,18 @@ create table mirror.unresolved (
 create index unresolved_ask_at on mirror.unresolved (ask_at);
 
 -- Servers that said something about an owner which was not, or not wholly, accepted. Should the owner turn out to
--- live there, what that server says of the owner is due to be read again.
+-- live there, what that server says of the owner is due to be read again, from where the last visit ended.
 create table mirror.set_aside (
   owner text collate "C" not null,
   domain text collate "C" not null,
   seen_at timestamptz not null,
   due_at timestamptz,
+  read_to text,
+  read_to_ns bigint,
   primary key (owner, domain)
 );
 
-create index set_aside_due on mirror.set_aside (due_at) where due_at is not null;
+create index set_aside_due on mirror.set_aside (domain, due_at, owner) where due_at is not null;
 create index set_aside_domain on mirror.set_aside (domain, seen_at);
 
 -- Commits whose proof leans on a document that is not here yet: a reference's post, the enactment of a subkey
@@ -254,10 +256,10 @@ create index waiting_href on mirror.waiting (href);
 create index waiting_domain on mirror.waiting (domain, seen_at);
 create index waiting_enactments on mirror.waiting (href, domain) where is_enactment;
 
--- What look-ups (people, subkeys) each feed has caused in the hour that began then.
+-- What look-ups (people, subkeys; pages read again) each feed has caused in the hour that began then.
 create table mirror.look_ups (
   domain text collate "C" not null,
-  subject text collate "C" not null check (subject in ('person', 'subkey')),
+  subject text collate "C" not null check (subject in ('person', 'subkey', 'page')),
   since timestamptz not null,
   number integer not null,
   primary key (domain, subject)

@@ -151,6 +151,16 @@ async def keep_open_questions(connection: Connection, changes: Changes, *, now: 
         await connection.execute(_SQL["trim_waiting"], source, WAITING_PER_SERVER)
 
 
+@dataclass(frozen=True, slots=True)
+class OwedLog:
+    """What a server said of its resident, due to be read again from a place of the log; None: its start."""
+
+    owner: str
+    domain: str
+    read_to: str | None
+    read_to_ns: int | None
+
+
 class OpenQuestions:
     """What is still to be found out, for the loop that does it."""
 
@@ -166,18 +176,33 @@ class OpenQuestions:
         """Nothing was learnt; ask again then."""
         await self._database.execute(_SQL["ask_again_at"], owner, at)
 
-    async def due_again(self, *, now: datetime, limit: int) -> list[tuple[str, str]]:
-        """(owner, server) whose log is due to be read again for this owner."""
-        rows = await self._database.fetch(_SQL["due_again"], now, limit)
-        return [(row["owner"], row["domain"]) for row in rows]
+    async def servers_to_read(
+        self, *, after: str, now: datetime, limit: int, per_server_and_hour: int, but: Collection[str]
+    ) -> list[str]:
+        """Servers of which logs are due and that have pages left in their hour, past one of them, by name."""
+        rows = await self._database.fetch(
+            _SQL["servers_to_read"], after, now, limit, per_server_and_hour, list(but)
+        )
+        return [row["domain"] for row in rows]
+
+    async def take_page(self, domain: str, *, now: datetime, per_server_and_hour: int) -> OwedLog | None:
+        """The log of a server that is due first, a page of it spent; None: none is, or no page is left."""
+        row = await self._database.fetchrow(_SQL["take_page"], domain, now, per_server_and_hour)
+        return None if row is None else OwedLog(**dict(row))
+
+    async def read_to(self, owed: OwedLog, place: str, place_ns: int) -> None:
+        """A page was read; the log goes on there, unless it was said meanwhile to be read from its start."""
+        await self._database.execute(
+            _SQL["read_to"], owed.owner, owed.domain, owed.read_to_ns, place, place_ns
+        )
 
     async def put_off(self, owner: str, domain: str, *, until: datetime) -> None:
-        """The server did not answer."""
+        """Not before then; what was read of it is."""
         await self._database.execute(_SQL["put_off"], owner, domain, until)
 
-    async def was_read_again(self, owner: str, domain: str) -> None:
-        """It was, to its end."""
-        await self._database.execute(_SQL["was_read_again"], owner, domain)
+    async def was_read_again(self, owed: OwedLog) -> None:
+        """It was, to its end, unless it was said meanwhile to be read from its start."""
+        await self._database.execute(_SQL["was_read_again"], owed.owner, owed.domain, owed.read_to_ns)
 
     async def take_enactments_to_fetch(
         self, *, now: datetime, limit: int, per_feed_and_hour: int

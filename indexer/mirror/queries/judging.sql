@@ -140,7 +140,8 @@ left join lateral (
   select s.domain from mirror.servers s where s.domain = t.of or s.csid = t.of
   limit 1
 ) as h on true
-on conflict (owner, domain) do update set due_at = coalesce(set_aside.due_at, excluded.due_at)
+on conflict (owner, domain) do update set
+  due_at = coalesce(set_aside.due_at, excluded.due_at), read_to = null, read_to_ns = null
 
 -- name: read_set_aside
 -- What was set aside of servers that speak for the owner is due ($1 now); how many owners' logs that is.

@@ -127,7 +127,7 @@ with settled as (
 )
 insert into mirror.set_aside (owner, domain, seen_at, due_at)
 select owner, domain, $3, $3 from owed
-on conflict (owner, domain) do update set due_at = excluded.due_at
+on conflict (owner, domain) do update set due_at = excluded.due_at, read_to = null, read_to_ns = null
 
 -- name: count_rejected_later
 -- What was withdrawn, or rejected later than its page, counts as rejected.
@@ -205,17 +205,56 @@ select owner, domain from due order by place, ask_at, owner
 -- Nothing was learnt about this person: ask again then.
 update mirror.unresolved set ask_at = $2 where owner = $1
 
--- name: due_again
--- What servers said of their own residents and is due to be read again.
-select owner, domain from mirror.set_aside where due_at <= $1 order by due_at, owner limit $2
+-- name: servers_to_read
+-- Servers past $1, by name, of which a log is due ($2 now) and that have pages left of their $4 in an hour; $3 at most,
+-- without $5. The index leads from server to server: what is due later, or to the same server, costs nothing.
+with recursive owing as (
+  (select domain from mirror.set_aside where due_at is not null and domain > $1 order by domain limit 1)
+  union all
+  select following.domain from owing o cross join lateral (
+    select domain from mirror.set_aside where due_at is not null and domain > o.domain order by domain limit 1
+  ) as following
+)
+select o.domain
+from owing o
+left join mirror.look_ups l
+  on l.domain = o.domain and l.subject = 'page' and l.since > $2::timestamptz - interval '1 hour'
+where coalesce(l.number, 0) < $4
+  and o.domain <> all($5::text[])
+  and exists (select from mirror.set_aside a where a.domain = o.domain and a.due_at <= $2)
+order by o.domain
+limit $3
+
+-- name: take_page
+-- The log of a server ($1) that is due first ($2 now); a page of it counts among the $3 of the hour.
+with log as (
+  select owner, domain, read_to, read_to_ns from mirror.set_aside
+  where domain = $1 and due_at <= $2
+  order by due_at, owner
+  limit 1
+), counted as (
+  insert into mirror.look_ups as l (domain, subject, since, number)
+  select domain, 'page', $2, 1 from log
+  on conflict (domain, subject) do update set
+    since = case when l.since > $2::timestamptz - interval '1 hour' then l.since else $2 end,
+    number = 1 + case when l.since > $2::timestamptz - interval '1 hour' then l.number else 0 end
+  where l.number < $3 or l.since <= $2::timestamptz - interval '1 hour'
+  returning domain
+)
+select log.owner, log.domain, log.read_to, log.read_to_ns from log join counted using (domain)
+
+-- name: read_to
+-- A log was read from $3 (nanoseconds; null: its start) to $4, which is $5.
+update mirror.set_aside set read_to = $4, read_to_ns = $5
+where owner = $1 and domain = $2 and read_to_ns is not distinct from $3::bigint
 
 -- name: put_off
--- The server did not answer: try again then.
+-- A log is due then.
 update mirror.set_aside set due_at = $3 where owner = $1 and domain = $2
 
 -- name: was_read_again
--- It was.
-delete from mirror.set_aside where owner = $1 and domain = $2
+-- A log was read from $3 (nanoseconds; null: its start) to its end.
+delete from mirror.set_aside where owner = $1 and domain = $2 and read_to_ns is not distinct from $3::bigint
 
 -- name: no_longer_waiting
 -- Take commits whose document has come, or was asked for ($2), or which have waited since $3.
