@@ -7,6 +7,7 @@ commit. A crash leaves a page's questions with its rows or neither.
 
 from __future__ import annotations
 
+import random
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -145,10 +146,19 @@ async def keep_open_questions(connection: Connection, changes: Changes, *, now: 
         await connection.execute(_SQL["trim_set_aside"], source, SET_ASIDE_PER_SERVER)
     if changes.waiting:
         waiting = sorted(changes.waiting, key=lambda one: one.digest)
-        names = ("digest", "href", "is_enactment", "commit")
+        names = ("digest", "href", "is_enactment", "commit", "accepted")
         columns = [[getattr(one, name) for one in waiting] for name in names]
         await connection.execute(_SQL["keep_waiting"], source, *columns, now)
-        await connection.execute(_SQL["trim_waiting"], source, WAITING_PER_SERVER)
+        await _trim_waiting(connection, source, now=now)
+
+
+async def _trim_waiting(connection: Connection, source: str, *, now: datetime) -> None:
+    """What does not fit is judged as what has waited for too long: buried, unless it stands meanwhile."""
+    gone = await connection.fetch(_SQL["trim_waiting"], source, WAITING_PER_SERVER)
+    if gone:
+        letters = [DeadLetter.of_commit(row["commit"], "commit", "unknown_document") for row in gone]
+        await keep_dead_letters(connection, source, letters, now=now)
+        await count_rejected(connection, source, len(letters))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +221,10 @@ class OpenQuestions:
         rows = await self._take("take_enactments_to_fetch", now, limit, per_feed_and_hour)
         return [(row["href"], row["home"]) for row in rows]
 
+    async def ask_for_enactment_again(self, key: str, *, now: datetime) -> None:
+        """Where its owner lives did not answer: later, and later each time."""
+        await self._database.execute(_SQL["ask_for_enactment_again"], key, now)
+
     async def _take(
         self, name: str, now: datetime, limit: int, per_feed_and_hour: int
     ) -> list[asyncpg.Record]:
@@ -243,8 +257,12 @@ class Waited:
 async def no_longer_waiting(
     connection: Connection, *, limit: int, asked_for: Collection[str], waiting_since: datetime
 ) -> list[Waited]:
-    """Take commits whose document has come or was `asked_for`, and those that have waited since then."""
-    rows = await connection.fetch(_SQL["no_longer_waiting"], limit, list(asked_for), waiting_since)
+    """Take commits whose document has come or was `asked_for`, and those that have waited since then.
+
+    Of servers that have more than 200 waiting, others are looked at each time.
+    """
+    start = random.randbytes(8)  # noqa: S311 (spreads the looking)
+    rows = await connection.fetch(_SQL["no_longer_waiting"], limit, list(asked_for), waiting_since, start)
     return [Waited(**dict(row)) for row in rows]
 
 

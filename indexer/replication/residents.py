@@ -4,12 +4,14 @@ What it owns: three errands, each stored in PostgreSQL, so that a crash leaves n
 
 * People of whom something was accepted provisionally are looked up through the seed, within a budget for each
   feed and hour, which is counted in PostgreSQL: neither a restart nor another process begins it anew.
-  "Unknown" is remembered for a day, a seed that does not answer for a quarter of an hour.
+  "Unknown" is remembered for a day, a seed that does not answer for a quarter of an hour; for as long whoever
+  is being asked about, so that nobody is asked and paid for twice when a crash comes between.
 * When somebody's home becomes known, that server's commits about them which were not, or not wholly, accepted
   are read again (`rereading.py`): beside the other errands, so that none of them waits for a server's log.
 * Commits whose proof leans on a document that was not here are judged again when it has come. Enactments of
   subkeys are asked for where their owner lives, never of who brought the proof, within a budget too, and
-  cached; posts come by their own feeds. What has waited for a week is judged without.
+  cached; posts come by their own feeds. What has waited for a week is judged without, unless where the
+  owner lives does not answer: it is asked again after a minute, two, four, up to an hour.
 
 The seed's answer is the operator's choice: it counts for more than what a server claims of itself, and for
 less than a document with a proof that holds.
@@ -56,8 +58,6 @@ ENACTMENTS_PER_ROUND = 100
 FETCH_SECONDS = 10.0
 FOUND_FOR = timedelta(hours=1)
 ABSENT_FOR = timedelta(days=1)
-AWAY_FOR = timedelta(minutes=15)
-"""How long a server that did not answer is not asked for the same document again."""
 JUDGED_PER_ROUND = 1000
 WAITING_FOR = timedelta(days=7)
 """After that a commit is judged without the document that it waits for."""
@@ -177,26 +177,30 @@ class Residents:
     # --- enactments
 
     async def _fetch_enactments(self) -> list[str]:
-        """Ask for enactments that commits wait for; returns those that were asked for, found or not."""
+        """Ask for enactments that commits wait for; returns those that were answered about, found or not."""
         now = self._clock()
         due = await self._questions.take_enactments_to_fetch(
             now=now, limit=ENACTMENTS_PER_ROUND, per_feed_and_hour=ENACTMENTS_PER_FEED_AND_HOUR
         )
-        await side_by_side([self._fetch(key, home, now) for key, home in due], at_once=LOOK_UPS_AT_ONCE)
-        return [key for key, _ in due]
+        answered: list[str] = []
+        look_ups = [self._fetch(key, home, now, answered) for key, home in due]
+        await side_by_side(look_ups, at_once=LOOK_UPS_AT_ONCE)
+        return answered
 
-    async def _fetch(self, key: str, home: str, now: datetime) -> None:
+    async def _fetch(self, key: str, home: str, now: datetime, answered: list[str]) -> None:
         state = await self._servers.state_of(home)
-        document, until = None, now + AWAY_FOR
+        if state is None or not state.endpoints:
+            return  # nobody to ask, as yet: that is no outage, and the week counts
         try:
-            if state is not None and state.endpoints:
-                async with asyncio.timeout(FETCH_SECONDS):
-                    body = await self._feeds.resolve(home, state.endpoints, key)
-                document = read_signed(body) if body is not None else None
-                until = now + (ABSENT_FOR if document is None else FOUND_FOR)
+            async with asyncio.timeout(FETCH_SECONDS):
+                body = await self._feeds.resolve(home, state.endpoints, key)
         except (PeerError, TimeoutError) as error:
-            log.info("a subkey can not be looked up", server=home, why=str(error))
-        self._fetched.remember(key, document, until=until)
+            log.info("a subkey can not be looked up", server=home, why=repr(error))
+            await self._questions.ask_for_enactment_again(key, now=now)
+            return
+        document = read_signed(body) if body is not None else None
+        self._fetched.remember(key, document, until=now + (ABSENT_FOR if document is None else FOUND_FOR))
+        answered.append(key)
 
 
 def entity_in(answer: bytes | None, owner: str, *, schemas: Schemas, now: datetime) -> EntityPut | None:

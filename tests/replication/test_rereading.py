@@ -96,7 +96,7 @@ async def test_a_slow_server_is_waited_for_once_and_rests(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many logs it owes: it is visited again after a quarter of an hour."""
-    monkeypatch.setattr(rereading, "VISIT_SECONDS", 0.05)
+    monkeypatch.setattr(rereading, "VISIT_SECONDS", 3.0)
     async with stage(database_url, SEED, ALPHA, BETA, trust=TrustMode.AUTHORITY, request_timeout=60) as on:
         on[BETA].receive(T0, entity(BOB, BETA), post(BOB, "1", "やあ"))
         await _follow(on)
