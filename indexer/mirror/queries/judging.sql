@@ -149,7 +149,11 @@ update mirror.set_aside a set due_at = $1
 where due_at is null
   and (
     a.owner = a.domain
-    or exists (select from mirror.entities e where e.ccid = a.owner and e.domain = a.domain and e.standing > 0)
+    or exists (
+      select from mirror.entities e left join mirror.moves m on m.old = e.domain
+      where e.ccid = a.owner and coalesce(m.new, e.domain) = a.domain and e.standing > 0
+    )
+    or exists (select from mirror.moves m where m.old = a.owner and m.new = a.domain)
   )
 
 -- name: logs_to_read
