@@ -223,19 +223,21 @@ create table mirror.unresolved (
   primary key (owner, domain)
 );
 
-create index unresolved_ask_at on mirror.unresolved (ask_at);
+create index unresolved_ask_at on mirror.unresolved (domain, ask_at, owner);
 
 -- Servers that said something about an owner which was not, or not wholly, accepted. Should the owner turn out to
--- live there, what that server says of the owner is due to be read again.
+-- live there, what that server says of the owner is due to be read again, from where the last visit ended.
 create table mirror.set_aside (
   owner text collate "C" not null,
   domain text collate "C" not null,
   seen_at timestamptz not null,
   due_at timestamptz,
+  read_to text,
+  read_to_ns bigint,
   primary key (owner, domain)
 );
 
-create index set_aside_due on mirror.set_aside (due_at) where due_at is not null;
+create index set_aside_due on mirror.set_aside (domain, due_at, owner) where due_at is not null;
 create index set_aside_domain on mirror.set_aside (domain, seen_at);
 
 -- Where people surely lived until a newer entity document, created at `since`, named another server: what the server
@@ -258,17 +260,21 @@ create table mirror.waiting (
   is_enactment boolean not null,
   commit text not null,
   seen_at timestamptz not null,
+  accepted boolean not null default false,
+  ask_at timestamptz,
+  tries smallint not null default 0,
   primary key (domain, digest)
 );
 
 create index waiting_href on mirror.waiting (href);
 create index waiting_domain on mirror.waiting (domain, seen_at);
-create index waiting_enactments on mirror.waiting (href, domain) where is_enactment;
+create index waiting_enactments on mirror.waiting (domain, ask_at, href) where is_enactment;
+create index waiting_seen_at on mirror.waiting (seen_at) where tries = 0;
 
--- What look-ups (people, subkeys) each feed has caused in the hour that began then.
+-- What look-ups (people, subkeys; pages read again) each feed has caused in the hour that began then.
 create table mirror.look_ups (
   domain text collate "C" not null,
-  subject text collate "C" not null check (subject in ('person', 'subkey')),
+  subject text collate "C" not null check (subject in ('person', 'subkey', 'page')),
   since timestamptz not null,
   number integer not null,
   primary key (domain, subject)

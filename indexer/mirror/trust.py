@@ -7,6 +7,7 @@ commit. A crash leaves a page's questions with its rows or neither.
 
 from __future__ import annotations
 
+import random
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -197,10 +198,29 @@ async def keep_open_questions(connection: Connection, changes: Changes, *, now: 
         await connection.execute(_SQL["trim_set_aside"], source, SET_ASIDE_PER_SERVER)
     if changes.waiting:
         waiting = sorted(changes.waiting, key=lambda one: one.digest)
-        names = ("digest", "href", "is_enactment", "commit")
+        names = ("digest", "href", "is_enactment", "commit", "accepted")
         columns = [[getattr(one, name) for one in waiting] for name in names]
         await connection.execute(_SQL["keep_waiting"], source, *columns, now)
-        await connection.execute(_SQL["trim_waiting"], source, WAITING_PER_SERVER)
+        await _trim_waiting(connection, source, now=now)
+
+
+async def _trim_waiting(connection: Connection, source: str, *, now: datetime) -> None:
+    """What does not fit is judged as what has waited for too long: buried, unless it stands meanwhile."""
+    gone = await connection.fetch(_SQL["trim_waiting"], source, WAITING_PER_SERVER)
+    if gone:
+        letters = [DeadLetter.of_commit(row["commit"], "commit", "unknown_document") for row in gone]
+        await keep_dead_letters(connection, source, letters, now=now)
+        await count_rejected(connection, source, len(letters))
+
+
+@dataclass(frozen=True, slots=True)
+class OwedLog:
+    """What a server said of its resident, due to be read again from a place of the log; None: its start."""
+
+    owner: str
+    domain: str
+    read_to: str | None
+    read_to_ns: int | None
 
 
 class OpenQuestions:
@@ -218,18 +238,33 @@ class OpenQuestions:
         """Nothing was learnt; ask again then."""
         await self._database.execute(_SQL["ask_again_at"], owner, at)
 
-    async def due_again(self, *, now: datetime, limit: int) -> list[tuple[str, str]]:
-        """(owner, server) whose log is due to be read again for this owner."""
-        rows = await self._database.fetch(_SQL["due_again"], now, limit)
-        return [(row["owner"], row["domain"]) for row in rows]
+    async def servers_to_read(
+        self, *, after: str, now: datetime, limit: int, per_server_and_hour: int, but: Collection[str]
+    ) -> list[str]:
+        """Servers of which logs are due and that have pages left in their hour, past one of them, by name."""
+        rows = await self._database.fetch(
+            _SQL["servers_to_read"], after, now, limit, per_server_and_hour, list(but)
+        )
+        return [row["domain"] for row in rows]
+
+    async def take_page(self, domain: str, *, now: datetime, per_server_and_hour: int) -> OwedLog | None:
+        """The log of a server that is due first, a page of it spent; None: none is, or no page is left."""
+        row = await self._database.fetchrow(_SQL["take_page"], domain, now, per_server_and_hour)
+        return None if row is None else OwedLog(**dict(row))
+
+    async def read_to(self, owed: OwedLog, place: str, place_ns: int) -> None:
+        """A page was read; the log goes on there, unless it was said meanwhile to be read from its start."""
+        await self._database.execute(
+            _SQL["read_to"], owed.owner, owed.domain, owed.read_to_ns, place, place_ns
+        )
 
     async def put_off(self, owner: str, domain: str, *, until: datetime) -> None:
-        """The server did not answer."""
+        """Not before then; what was read of it is."""
         await self._database.execute(_SQL["put_off"], owner, domain, until)
 
-    async def was_read_again(self, owner: str, domain: str) -> None:
-        """It was, to its end."""
-        await self._database.execute(_SQL["was_read_again"], owner, domain)
+    async def was_read_again(self, owed: OwedLog) -> None:
+        """It was, to its end, unless it was said meanwhile to be read from its start."""
+        await self._database.execute(_SQL["was_read_again"], owed.owner, owed.domain, owed.read_to_ns)
 
     async def take_enactments_to_fetch(
         self, *, now: datetime, limit: int, per_feed_and_hour: int
@@ -237,6 +272,10 @@ class OpenQuestions:
         """(key, where its owner lives) of enactments to be asked for; look-ups are spent as for people."""
         rows = await self._take("take_enactments_to_fetch", now, limit, per_feed_and_hour)
         return [(row["href"], row["home"]) for row in rows]
+
+    async def ask_for_enactment_again(self, key: str, *, now: datetime) -> None:
+        """Where its owner lives did not answer: later, and later each time."""
+        await self._database.execute(_SQL["ask_for_enactment_again"], key, now)
 
     async def _take(
         self, name: str, now: datetime, limit: int, per_feed_and_hour: int
@@ -270,8 +309,12 @@ class Waited:
 async def no_longer_waiting(
     connection: Connection, *, limit: int, asked_for: Collection[str], waiting_since: datetime
 ) -> list[Waited]:
-    """Take commits whose document has come or was `asked_for`, and those that have waited since then."""
-    rows = await connection.fetch(_SQL["no_longer_waiting"], limit, list(asked_for), waiting_since)
+    """Take commits whose document has come or was `asked_for`, and those that have waited since then.
+
+    Of servers that have more than 200 waiting, others are looked at each time.
+    """
+    start = random.randbytes(8)  # noqa: S311 (spreads the looking)
+    rows = await connection.fetch(_SQL["no_longer_waiting"], limit, list(asked_for), waiting_since, start)
     return [Waited(**dict(row)) for row in rows]
 
 

@@ -39,7 +39,7 @@ from indexer.replication.trust import WITHDRAWN, Judgement, Refusal, TrustMode, 
 from indexer.replication.writer import PageWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from indexer.mirror.changes import LeftHome
@@ -150,6 +150,7 @@ class _Said(Protocol):
 
 
 _Stored = TypeVar("_Stored", bound=_Said)
+_Batch = TypeVar("_Batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +189,23 @@ class _Bench:
     def read(self, items: Iterable[_Said]) -> list[Row]:
         return [parse_commit(one.signed, now=self.now, indexed={}) for one in items]
 
-    async def judged(self, connection: Connection, items: Iterable[_Stored]) -> list[_Judged[_Stored]]:
+    async def transaction(
+        self, name: str, work: Callable[[Connection, Rejudged], Awaitable[_Batch]]
+    ) -> _Batch:
+        """Run a batch; what it counts is counted once, however often PostgreSQL has it run again."""
+
+        async def once(connection: Connection) -> tuple[_Batch, Rejudged]:
+            counted = Rejudged()
+            return await work(connection, counted), counted
+
+        batch, counted = await self.database.transaction(name, once)
+        self.done.removed.update(counted.removed)
+        self.done.accepted += counted.accepted
+        return batch
+
+    async def judged(
+        self, connection: Connection, items: Iterable[_Stored], counted: Rejudged
+    ) -> list[_Judged[_Stored]]:
         """Judge a batch, one server's after the other's; bury what is refused, keep what is open."""
         by_source: dict[str, list[_Stored]] = defaultdict(list)
         for one in items:
@@ -201,19 +218,19 @@ class _Bench:
             if self.judge is not None:
                 judgement = await self.judge.judge(connection, rows, source, now=self.now)
             part = _Judged(source, theirs, rows, judgement)
-            await self._bury(connection, part)
+            await self._bury(connection, part, counted)
             await self._keep_open_questions(connection, part)
             parts.append(part)
         return parts
 
-    async def _bury(self, connection: Connection, part: _Judged[_Stored]) -> None:
+    async def _bury(self, connection: Connection, part: _Judged[_Stored], counted: Rejudged) -> None:
         refused = [
             (row, verdict)
             for row, verdict in zip(part.rows, part.judgement.verdicts, strict=True)
             if isinstance(verdict, Refusal) and verdict is not Refusal.UNKNOWN_DOCUMENT
         ]
         if refused:
-            self.done.removed.update(verdict.value for _, verdict in refused)
+            counted.removed.update(verdict.value for _, verdict in refused)
             letters = [
                 dead_letter(row, counted_as(row, self.schemas), verdict)
                 for row, verdict in refused
@@ -248,12 +265,12 @@ class _Entities:
     after: str = ""
 
     async def batch(self) -> Sequence[stored.StoredEntity]:
-        items = await self.bench.database.transaction("judge_entities", self._work)
+        items = await self.bench.transaction("judge_entities", self._work)
         if items:
             self.after = items[-1].ccid
         return items
 
-    async def _work(self, connection: Connection) -> list[stored.StoredEntity]:
+    async def _work(self, connection: Connection, counted: Rejudged) -> list[stored.StoredEntity]:
         items = await stored.entities_after(connection, self.after, limit=BATCH)
         await lock_owners(connection, Needs(settled_owners=[one.ccid for one in items]))
         rows = self.bench.read(items)
@@ -268,7 +285,7 @@ class _Entities:
             standing = self._standing(one, row, moved, holds=position in holding)
             await stored.judge_entity(connection, one, standing)
             if standing is None:
-                self.bench.done.removed[Refusal.UNPROVEN_ENTITY.value] += 1
+                counted.removed[Refusal.UNPROVEN_ENTITY.value] += 1
                 await stored.read_again(connection, [(one.ccid, one.ccid)], now=self.bench.now)
         return items
 
@@ -297,7 +314,7 @@ class _Deletes:
     of: LeftHome | None = None
 
     async def batch(self) -> Sequence[stored.StoredDelete]:
-        items, worth_more = await self.bench.database.transaction("judge_deletes", self._work)
+        items, worth_more = await self.bench.transaction("judge_deletes", self._work)
         for source, rows in worth_more:
             await self.bench.writer.write_again(rows, source, now=self.bench.now)
         if items:
@@ -305,12 +322,12 @@ class _Deletes:
         return items
 
     async def _work(
-        self, connection: Connection
+        self, connection: Connection, counted: Rejudged
     ) -> tuple[list[stored.StoredDelete], list[tuple[str, list[Row]]]]:
         items = await stored.deletes_after(connection, self.after, limit=BATCH, of=self.of)
         await lock_owners(connection, Needs(deleting_owners={one.owner for one in items}))
         worth_more = []
-        for part in await self.bench.judged(connection, items):
+        for part in await self.bench.judged(connection, items, counted):
             if part.refused:
                 await stored.remove_deletes(connection, part.refused)
             limits = {one.cdid: _limits(worth) for one, worth in part.worths}
@@ -339,16 +356,16 @@ class _Records:
     of: LeftHome | None = None
 
     async def batch(self) -> Sequence[stored.StoredRecord]:
-        items = await self.bench.database.transaction("judge_records", self._work)
+        items = await self.bench.transaction("judge_records", self._work)
         if items:
             self.after = items[-1].key
         return items
 
-    async def _work(self, connection: Connection) -> list[stored.StoredRecord]:
+    async def _work(self, connection: Connection, counted: Rejudged) -> list[stored.StoredRecord]:
         bench = self.bench
         items = await stored.records_after(connection, self.after, limit=BATCH, of=self.of)
         await lock_owners(connection, Needs(deleting_owners={one.owner for one in items}))
-        for part in await bench.judged(connection, items):
+        for part in await bench.judged(connection, items, counted):
             await stored.judge_records(
                 connection, {one: worth is Worth.PROVISIONAL for one, worth in part.worths}
             )
@@ -367,15 +384,15 @@ class _Follows:
     of: LeftHome | None = None
 
     async def batch(self) -> Sequence[stored.StoredFollow]:
-        items = await self.bench.database.transaction("judge_follows", self._work)
+        items = await self.bench.transaction("judge_follows", self._work)
         if items:
             self.after = (items[-1].acker, items[-1].ackee, items[-1].schema)
         return items
 
-    async def _work(self, connection: Connection) -> list[stored.StoredFollow]:
+    async def _work(self, connection: Connection, counted: Rejudged) -> list[stored.StoredFollow]:
         items = await stored.follows_after(connection, self.after, limit=BATCH, of=self.of)
         await lock_owners(connection, Needs(settled_owners={one.acker for one in items}))
-        for part in await self.bench.judged(connection, items):
+        for part in await self.bench.judged(connection, items, counted):
             provisional = {one: worth is Worth.PROVISIONAL for one, worth in part.worths}
             await stored.judge_follows(connection, provisional)
             if refused := part.refused:
@@ -394,16 +411,16 @@ class _ProvisionalFollows:
     after: tuple[str, str, str, str] = ("", "", "", "")
 
     async def batch(self) -> Sequence[stored.StoredFollow]:
-        items = await self.bench.database.transaction("judge_provisional_follows", self._work)
+        items = await self.bench.transaction("judge_provisional_follows", self._work)
         if items:
             last = items[-1]
             self.after = (last.acker, last.ackee, last.schema, last.source)
         return items
 
-    async def _work(self, connection: Connection) -> list[stored.StoredFollow]:
+    async def _work(self, connection: Connection, counted: Rejudged) -> list[stored.StoredFollow]:
         items = await stored.provisional_follows_after(connection, self.after, limit=BATCH)
         await lock_owners(connection, Needs(settled_owners={one.acker for one in items}))
-        for part in await self.bench.judged(connection, items):
+        for part in await self.bench.judged(connection, items, counted):
             settled = [one for one, worth in part.worths if worth is not Worth.PROVISIONAL]
             rows = [row for one, row in zip(part.items, part.rows, strict=True) if one in settled]
             if rows:
@@ -420,12 +437,12 @@ class _Rejected:
     after: int = 0
 
     async def batch(self) -> Sequence[stored.RejectedLetter]:
-        items = await self.bench.database.transaction("judge_rejected", self._work)
+        items = await self.bench.transaction("judge_rejected", self._work)
         if items:
             self.after = items[-1].id
         return items
 
-    async def _work(self, connection: Connection) -> list[stored.RejectedLetter]:
+    async def _work(self, connection: Connection, counted: Rejudged) -> list[stored.RejectedLetter]:
         bench = self.bench
         items = await stored.rejected_after(connection, self.after, _REASONS, limit=BATCH)
         by_source: dict[str, list[stored.RejectedLetter]] = defaultdict(list)
@@ -439,7 +456,7 @@ class _Rejected:
             still = {one.digest for one in changes.dead_letters}
             accepted = [letter for letter, _ in pairs if letter.digest not in still]
             await stored.drop_letters(connection, accepted)
-            bench.done.accepted += len(accepted)
+            counted.accepted += len(accepted)
         return items
 
     def _rows(self, letters: Sequence[stored.RejectedLetter]) -> list[tuple[stored.RejectedLetter, Row]]:

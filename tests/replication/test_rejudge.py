@@ -6,6 +6,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import asyncpg
 import pytest
 
 from indexer.replication.judge import Judge
@@ -14,6 +15,7 @@ from indexer.replication.trust import TrustMode
 from indexer.simulation.scripted import (
     ALPHA,
     BETA,
+    GAMMA,
     SEED,
     ack,
     community,
@@ -280,3 +282,61 @@ async def test_a_crash_between_batches_leaves_nothing_but_work_to_do(
             await judge_stored(mirror.database, judge, SCHEMAS, now=NOW)
             states.append(await everything(mirror))
     assert all(state == states[0] for state in states)
+
+
+async def test_a_batch_that_postgresql_has_run_again_counts_once(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is counted: what was removed, and what was accepted."""
+
+    async def counts(mirror: Mirror) -> list[Rejudged]:
+        await mirror.clear()
+        await mirror.write(ALPHA, [entity(ALICE, ALPHA), post(ALICE, "1", "本物")])
+        forged = [entity(EVE.ccid, GAMMA), post(ALICE.ccid, "2", "偽物"), ack(ALICE.ccid, BOB.ccid)]
+        await mirror.write(BETA, [*forged, delete(post_key(ALICE, "1"), author=ALICE.ccid)])
+        judge = Judge(TrustMode.AUTHORITY, follows=SCHEMAS.acks)
+        try:
+            return [
+                await judge_stored(mirror.database, mode, SCHEMAS, now=NOW) for mode in (judge, None, judge)
+            ]
+        finally:
+
+    async with open_mirror(database_url) as mirror:
+        expected = await counts(mirror)
+        assert expected[0].removed.total() > 2
+        assert expected[1].accepted > 0
+        real = mirror.database.transaction
+
+        async def twice(name: str, work: Any, **options: Any) -> Any:
+            runs = 0
+
+            async def again(connection: Any) -> Any:
+                nonlocal runs
+                runs += 1
+                done = await work(connection)
+                if runs == 1 and name.startswith("judge_"):
+                    raise asyncpg.DeadlockDetectedError("once more")
+                return done
+
+            return await real(name, again, **options)
+
+        monkeypatch.setattr(mirror.database, "transaction", twice)
+        assert await counts(mirror) == expected
+
+
+async def test_what_was_set_aside_of_a_server_that_moved_is_due_under_its_new_name(database_url: str) -> None:
+    """Of its residents and of itself, also where the old name is what is stored."""
+    async with open_mirror(database_url, TrustMode.AUTHORITY) as mirror:
+        await mirror.write(ALPHA, [entity(ALICE, ALPHA)])
+        await mirror.database.execute("insert into mirror.moves values ('old.example', $1, $2)", ALPHA, NOW)
+        await mirror.database.execute("update mirror.entities set domain = 'old.example'")
+        await mirror.database.execute(
+            "insert into mirror.set_aside (owner, domain, seen_at)"
+            " select owner, $2, $3 from unnest($1::text[]) as t (owner)",
+            [ALICE.ccid, "old.example", EVE.ccid],
+            ALPHA,
+            NOW,
+        )
+        await judge_stored(mirror.database, mirror.judge, SCHEMAS, now=NOW)
+        due = await mirror.rows("select owner from mirror.set_aside where due_at is not null order by 1")
+        assert [row["owner"] for row in due] == sorted([ALICE.ccid, "old.example"])

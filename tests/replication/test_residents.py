@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
+from indexer.mirror import trust as questions
 from indexer.mirror.database import StoreUnavailable
 from indexer.replication.proving import FetchedDocuments
+from indexer.replication.residents import WAITING_FOR
 from indexer.replication.trust import TrustMode
+from indexer.simulation import faults
+from indexer.simulation.faults import Endpoint
 from indexer.simulation.scripted import (
     ALPHA,
     BETA,
@@ -94,6 +98,7 @@ async def test_an_outage_at_any_statement_of_a_round_ends_no_loop_and_loses_noth
                 await residents.run_once()
             except StoreUnavailable:
                 monkeypatch.setattr(on.mirror.database, "connection", real)
+                on.clock.move(minutes=16)
                 while await residents.run_once():
                     pass
             else:
@@ -202,3 +207,115 @@ async def test_nothing_that_waited_goes_without_a_trace(
         assert len(letters) == (0 if counts else 3)
         assert sum(on.counts.rejected.values()) == len(letters)
         assert (await on.report(ALPHA)).rejected == len(letters)
+
+
+async def test_an_outage_of_where_a_subkey_lives_buries_nothing(database_url: str) -> None:
+    """It is asked again after a minute, and less and less often; after weeks it still counts."""
+    async with stage(database_url, trust=TrustMode.STRICT) as on:
+        on.clock.now = NOW
+        await on.discovery.run()
+        await on.follow(ALPHA)
+        await on.mirror.write(GAMMA, [entity(ALICE, ALPHA)])
+        await on.mirror.write(BETA, [post(PHONE, "1", "電話から")])
+        on[ALPHA].faults.always(faults.status(503), on=Endpoint.RESOLVE)
+        asked = []
+        for minutes in (0, 1, 2, 4, 8, 60 * 24 * 8, 1):
+            on.clock.move(minutes=minutes)
+            await on.residents.run_once()
+            asked.append(len(on[ALPHA].requests_to(Endpoint.RESOLVE)))
+        assert asked == [1, 2, 3, 4, 5, 6, 6]
+        assert await on.mirror.rows("select 1 from mirror.dead_letters") == []
+        on[ALPHA].faults.clear()
+        on[ALPHA].receive(T0, PHONE.enactment())
+        on.clock.move(hours=1)
+        while await on.residents.run_once():
+            pass
+        assert await on.mirror.keys() == {post_key(ALICE, "1")}
+
+
+async def test_what_no_longer_fits_among_what_waits_is_counted_and_buried(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless it stands meanwhile: nothing goes without a trace."""
+    monkeypatch.setattr(questions, "WAITING_PER_SERVER", 2)
+    async with stage(database_url, trust=TrustMode.AUTHORITY) as on:
+        await on.mirror.write(GAMMA, [entity(ALICE, GAMMA)])
+        await on.mirror.write(BETA, [post(PHONE, number, "電話から") for number in "123"])
+        await on.mirror.database.execute("update mirror.waiting set seen_at = seen_at - interval '1 hour'")
+        await on.mirror.write(BETA, [post(PHONE, number, "電話から") for number in "45"])
+        assert len(await on.mirror.rows("select 1 from mirror.waiting")) == 2
+        letters = await on.mirror.rows("select domain, reason from mirror.dead_letters")
+        assert letters == [{"domain": BETA, "reason": "unknown_document"}] * 3
+        assert (await on.report(BETA)).rejected == 3
+
+
+async def test_people_are_not_asked_about_twice_when_a_crash_comes_between(database_url: str) -> None:
+    """Who was taken to be asked about is due again in a quarter of an hour only."""
+    async with stage(database_url, trust=TrustMode.AUTHORITY) as on:
+        on.clock.now = NOW
+        await on.mirror.write(BETA, [profile(who.ccid) for who in (BOB, EVE)])
+
+        async def taken() -> int:
+            return len(
+                await on.residents._questions.take_owners_to_ask(now=on.clock(), limit=9, per_feed_and_hour=9)
+            )
+
+        assert [await taken(), await taken()] == [2, 0]
+        on.clock.move(minutes=15)
+        assert await taken() == 2
+
+
+async def test_an_enactment_is_asked_for_where_a_moved_server_is(database_url: str) -> None:
+    """A page that was under way during the move may have stored the old name."""
+    async with stage(database_url, trust=TrustMode.AUTHORITY) as on:
+        on.clock.now = NOW
+        await on.discovery.run()
+        await on.follow(ALPHA)
+        on[ALPHA].receive(T0, PHONE.enactment())
+        await on.mirror.database.execute("insert into mirror.moves values ('old.example', $1, now())", ALPHA)
+        await on.mirror.write(GAMMA, [entity(ALICE, ALPHA)])
+        await on.mirror.database.execute("update mirror.entities set domain = 'old.example'")
+        await on.mirror.write(BETA, [post(PHONE, "1", "電話から")])
+        while await on.residents.run_once():
+            pass
+        assert await on.mirror.keys() == {post_key(ALICE, "1")}
+
+
+async def test_who_waits_in_hundreds_of_thousands_costs_the_others_nothing(database_url: str) -> None:
+    """A round looks at the first of each server by an index, whatever else is open."""
+    async with stage(database_url, trust=TrustMode.AUTHORITY) as on:
+        on.clock.now = NOW
+        await on.mirror.database.execute(
+            "insert into mirror.unresolved (owner, domain, met_at, ask_at)"
+            " select 'con1' || lpad(g::text, 38, '0'), $1, $2, $2 from generate_series(1, 50000) as g",
+            BETA,
+            NOW,
+        )
+        await on.mirror.database.execute(
+            "insert into mirror.waiting (domain, digest, href, is_enactment, commit, seen_at)"
+            " select $1, sha256(g::text::bytea), 'cckv://nobody.example/' || g, false, '{}', $2"
+            " from generate_series(1, 50000) as g",
+            BETA,
+            NOW,
+        )
+        await on.mirror.database.execute("analyze mirror.unresolved, mirror.waiting")
+        for name, arguments in (
+            ("take_owners_to_ask", (NOW, 200, 500)),
+            ("take_enactments_to_fetch", (NOW, 100, 300)),
+            ("no_longer_waiting", (1000, [], NOW - WAITING_FOR, b"1")),
+        ):
+            statement = f"explain (analyze, buffers, format json) {questions._SQL[name]}"
+            (row,) = await on.mirror.rows(statement, *arguments)
+            plan = msgspec.json.decode(row["QUERY PLAN"])[0]["Plan"]
+            blocks = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+            assert blocks < 6000, name
+            assert not any(_reads_all(part) for part in _parts(plan)), name
+
+
+def _parts(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    return [plan, *(part for child in plan.get("Plans", ()) for part in _parts(child))]
+
+
+def _reads_all(part: dict[str, Any]) -> bool:
+    tables = ("unresolved", "waiting")
+    return part["Node Type"] == "Seq Scan" and part.get("Relation Name") in tables

@@ -162,7 +162,8 @@ left join lateral (
   select s.domain from mirror.servers s where s.domain = t.of or s.csid = t.of
   limit 1
 ) as h on true
-on conflict (owner, domain) do update set due_at = coalesce(set_aside.due_at, excluded.due_at)
+on conflict (owner, domain) do update set
+  due_at = coalesce(set_aside.due_at, excluded.due_at), read_to = null, read_to_ns = null
 
 -- name: read_set_aside
 -- What was set aside of servers that speak for the owner is due ($1 now); how many owners' logs that is.
@@ -170,7 +171,11 @@ update mirror.set_aside a set due_at = $1
 where due_at is null
   and (
     a.owner = a.domain
-    or exists (select from mirror.entities e where e.ccid = a.owner and e.domain = a.domain and e.standing > 0)
+    or exists (
+      select from mirror.entities e left join mirror.moves m on m.old = e.domain
+      where e.ccid = a.owner and coalesce(m.new, e.domain) = a.domain and e.standing > 0
+    )
+    or exists (select from mirror.moves m where m.old = a.owner and m.new = a.domain)
   )
 
 -- name: logs_to_read

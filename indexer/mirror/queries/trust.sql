@@ -81,7 +81,7 @@ with settled as materialized (
 ), due as (
   insert into mirror.set_aside (owner, domain, seen_at, due_at)
   select owner, domain, $4, $4 from owed
-  on conflict (owner, domain) do update set due_at = excluded.due_at
+  on conflict (owner, domain) do update set due_at = excluded.due_at, read_to = null, read_to_ns = null
 ), withdrawn as (
   select 'commit' as kind, source, signed from records
   union all
@@ -159,18 +159,23 @@ where domain = $1 and due_at is null and seen_at < (
 )
 
 -- name: keep_waiting
--- Commits whose proof leans on a document that is not here yet.
-insert into mirror.waiting (domain, digest, href, is_enactment, commit, seen_at)
-select $1, digest, href, is_enactment, commit, $6
-from unnest($2::bytea[], $3::text[], $4::boolean[], $5::text[]) as t (digest, href, is_enactment, commit)
+-- Commits whose proof leans on a document that is not here yet; an enactment is asked for at once.
+insert into mirror.waiting (domain, digest, href, is_enactment, commit, accepted, seen_at, ask_at)
+select $1, digest, href, is_enactment, commit, accepted, $7, case when is_enactment then $7::timestamptz end
+from unnest($2::bytea[], $3::text[], $4::boolean[], $5::text[], $6::boolean[])
+  as t (digest, href, is_enactment, commit, accepted)
 on conflict (domain, digest) do nothing
 
 -- name: trim_waiting
--- Keep the newest $2 of a server.
-delete from mirror.waiting
-where domain = $1 and seen_at < (
-  select seen_at from mirror.waiting where domain = $1 order by seen_at desc offset $2 limit 1
+-- Keep the newest $2 of a server; returns those that go and do not stand provisionally.
+with gone as (
+  delete from mirror.waiting
+  where domain = $1 and digest in (
+    select digest from mirror.waiting where domain = $1 order by seen_at desc, digest offset $2
+  )
+  returning commit, accepted
 )
+select commit from gone where not accepted
 
 -- name: lock_look_ups
 -- Whoever counts look-ups waits for those who do so already.
@@ -178,29 +183,43 @@ lock table mirror.look_ups in share row exclusive mode
 
 -- name: take_owners_to_ask
 -- People whose time to be looked up has come ($1 now), feeds in turn, the first met of each first: at most $2 in
--- all, and of each feed what is left of its $3 look-ups in an hour. They are counted here, before anybody is asked.
-with waiting as (
-  select owner, domain, ask_at, row_number() over (partition by domain order by ask_at, owner) as place
-  from mirror.unresolved
-  where ask_at <= $1
+-- all, and of each feed what is left of its $3 look-ups in an hour. They are counted here, before anybody is asked, and
+-- asked again in a quarter of an hour should no answer be stored. The index leads from feed to feed and to the first
+-- of each: what else is open costs nothing.
+with recursive asking as (
+  (select domain from mirror.unresolved order by domain limit 1)
+  union all
+  select following.domain from asking a cross join lateral (
+    select domain from mirror.unresolved where domain > a.domain order by domain limit 1
+  ) as following
 ), affordable as (
   -- a person whom several feeds brought is asked about once
-  select distinct on (w.owner) w.owner, w.domain, w.place, w.ask_at
-  from waiting w
+  select distinct on (w.owner) w.owner, a.domain, w.place, w.ask_at
+  from asking a
   left join mirror.look_ups l
-    on l.domain = w.domain and l.subject = 'person' and l.since > $1::timestamptz - interval '1 hour'
-  where w.place <= $3 - coalesce(l.number, 0)
-  order by w.owner, w.place, w.domain
+    on l.domain = a.domain and l.subject = 'person' and l.since > $1::timestamptz - interval '1 hour'
+  cross join lateral (
+    select owner, ask_at, row_number() over (order by ask_at, owner) as place
+    from (
+      select u.owner, u.ask_at from mirror.unresolved u
+      where u.domain = a.domain and u.ask_at <= $1
+      order by u.ask_at, u.owner
+      limit least($2::bigint, greatest(0, $3::bigint - coalesce(l.number, 0)))
+    ) as first
+  ) as w
+  order by w.owner, w.place, a.domain
 ), due as (
   select owner, domain, place, ask_at from affordable
   order by place, ask_at, owner
-  limit $2
+  limit $2::bigint
 ), counted as (
   insert into mirror.look_ups as l (domain, subject, since, number)
   select domain, 'person', $1, count(*) from due group by domain order by domain
   on conflict (domain, subject) do update set
     since = case when l.since > $1::timestamptz - interval '1 hour' then l.since else $1 end,
     number = excluded.number + case when l.since > $1::timestamptz - interval '1 hour' then l.number else 0 end
+), taken as (
+  update mirror.unresolved u set ask_at = $1::timestamptz + interval '15 minutes' from due where u.owner = due.owner
 )
 select owner, domain from due order by place, ask_at, owner
 
@@ -208,34 +227,93 @@ select owner, domain from due order by place, ask_at, owner
 -- Nothing was learnt about this person: ask again then.
 update mirror.unresolved set ask_at = $2 where owner = $1
 
--- name: due_again
--- What servers said of their own residents and is due to be read again.
-select owner, domain from mirror.set_aside where due_at <= $1 order by due_at, owner limit $2
+-- name: servers_to_read
+-- Servers past $1, by name, of which a log is due ($2 now) and that have pages left of their $4 in an hour; $3 at most,
+-- without $5. The index leads from server to server: what is due later, or to the same server, costs nothing.
+with recursive owing as (
+  (select domain from mirror.set_aside where due_at is not null and domain > $1 order by domain limit 1)
+  union all
+  select following.domain from owing o cross join lateral (
+    select domain from mirror.set_aside where due_at is not null and domain > o.domain order by domain limit 1
+  ) as following
+)
+select o.domain
+from owing o
+left join mirror.look_ups l
+  on l.domain = o.domain and l.subject = 'page' and l.since > $2::timestamptz - interval '1 hour'
+where coalesce(l.number, 0) < $4
+  and o.domain <> all($5::text[])
+  and exists (select from mirror.set_aside a where a.domain = o.domain and a.due_at <= $2)
+order by o.domain
+limit $3
+
+-- name: take_page
+-- The log of a server ($1) that is due first ($2 now); a page of it counts among the $3 of the hour.
+with log as (
+  select owner, domain, read_to, read_to_ns from mirror.set_aside
+  where domain = $1 and due_at <= $2
+  order by due_at, owner
+  limit 1
+), counted as (
+  insert into mirror.look_ups as l (domain, subject, since, number)
+  select domain, 'page', $2, 1 from log
+  on conflict (domain, subject) do update set
+    since = case when l.since > $2::timestamptz - interval '1 hour' then l.since else $2 end,
+    number = 1 + case when l.since > $2::timestamptz - interval '1 hour' then l.number else 0 end
+  where l.number < $3 or l.since <= $2::timestamptz - interval '1 hour'
+  returning domain
+)
+select log.owner, log.domain, log.read_to, log.read_to_ns from log join counted using (domain)
+
+-- name: read_to
+-- A log was read from $3 (nanoseconds; null: its start) to $4, which is $5.
+update mirror.set_aside set read_to = $4, read_to_ns = $5
+where owner = $1 and domain = $2 and read_to_ns is not distinct from $3::bigint
 
 -- name: put_off
--- The server did not answer: try again then.
+-- A log is due then.
 update mirror.set_aside set due_at = $3 where owner = $1 and domain = $2
 
 -- name: was_read_again
--- It was.
-delete from mirror.set_aside where owner = $1 and domain = $2
+-- A log was read from $3 (nanoseconds; null: its start) to its end.
+delete from mirror.set_aside where owner = $1 and domain = $2 and read_to_ns is not distinct from $3::bigint
 
 -- name: no_longer_waiting
--- Take commits whose document has come, or was asked for ($2), or which have waited since $3.
-delete from mirror.waiting w
-where (w.domain, w.digest) in (
-  select o.domain, o.digest from mirror.waiting o
-  where o.href = any($2::text[])
-    or o.seen_at < $3
-    or exists (select from mirror.records r where r.key = o.href and o.href like 'cckv:%')
+-- Take commits whose document has come, or was asked for ($2), or which have waited since $3 (not those that wait for a
+-- server that is away). Whether a document has come is looked up for 200 of each server, from a digest ($4) that is
+-- another each time: who has many waiting waits longer, and nobody else does.
+with recursive owing as (
+  (select domain from mirror.waiting order by domain limit 1)
+  union all
+  select following.domain from owing o cross join lateral (
+    select domain from mirror.waiting where domain > o.domain order by domain limit 1
+  ) as following
+), looked_at as (
+  select w.domain, w.digest, w.href
+  from owing o cross join lateral (
+    (select domain, digest, href from mirror.waiting
+      where domain = o.domain and digest >= $4::bytea order by digest limit 200)
+    union all
+    (select domain, digest, href from mirror.waiting
+      where domain = o.domain and digest < $4::bytea order by digest limit 200)
+    limit 200
+  ) as w
+), ended as (
+  (select domain, digest from mirror.waiting where href = any($2::text[]) limit $1::bigint)
+  union
+  (select domain, digest from mirror.waiting
+    where seen_at < $3 and tries = 0 order by seen_at limit $1::bigint)
+  union
+  select l.domain, l.digest from looked_at l
+  where exists (select from mirror.records r where r.key = l.href and l.href like 'cckv:%')
     or exists (
       select from mirror.records r
-      where r.cdid = substr(o.href, length(o.href) - 25) and o.href like 'ccfs:%'
+      where r.cdid = substr(l.href, length(l.href) - 25) and l.href like 'ccfs:%'
     )
-  order by o.seen_at
-  limit $1
 )
-returning domain, digest, href, commit, seen_at < $3 as is_over
+delete from mirror.waiting
+where (domain, digest) in (select domain, digest from ended limit $1::bigint)
+returning domain, digest, href, commit, seen_at < $3 and tries = 0 as is_over
 
 -- name: wait_no_more
 -- Commits of a server that are not judged again.
@@ -243,29 +321,53 @@ delete from mirror.waiting where domain = $1 and digest = any($2::bytea[])
 
 -- name: take_enactments_to_fetch
 -- Enactments that commits wait for, which feed brought those, and where their owner lives; $1 to $3 as for people.
-with waiting as (
-  select w.href, min(w.domain) as domain, min(e.domain) as home,
-    row_number() over (partition by min(w.domain) order by min(w.seen_at), w.href) as place
-  from mirror.waiting w
-  join mirror.entities e on e.ccid = split_part(w.href, '/', 3) and e.standing > 0
-  where w.is_enactment
-  group by w.href
-), due as (
-  select w.href, w.domain, w.home, w.place
-  from waiting w
+-- Where nobody knows that, it is looked up again in a minute.
+with recursive owing as (
+  (select domain from mirror.waiting where is_enactment order by domain limit 1)
+  union all
+  select following.domain from owing o cross join lateral (
+    select domain from mirror.waiting where is_enactment and domain > o.domain order by domain limit 1
+  ) as following
+), first as (
+  select distinct on (w.href) w.href, o.domain, w.place, coalesce(m.new, e.domain) as home
+  from owing o
   left join mirror.look_ups l
-    on l.domain = w.domain and l.subject = 'subkey' and l.since > $1::timestamptz - interval '1 hour'
-  where w.place <= $3 - coalesce(l.number, 0)
-  order by w.place, w.href
-  limit $2
+    on l.domain = o.domain and l.subject = 'subkey' and l.since > $1::timestamptz - interval '1 hour'
+  cross join lateral (
+    select href, row_number() over (order by ask_at, href) as place
+    from (
+      select href, ask_at from mirror.waiting
+      where domain = o.domain and is_enactment and ask_at <= $1
+      order by ask_at, href
+      limit greatest(0, $3::bigint - coalesce(l.number, 0))
+    ) as theirs
+  ) as w
+  left join mirror.entities e on e.ccid = split_part(w.href, '/', 3) and e.standing > 0
+  left join mirror.moves m on m.old = e.domain
+  order by w.href, w.place, o.domain
+), due as (
+  select href, domain, home, place from first where home is not null order by place, href limit $2::bigint
 ), counted as (
   insert into mirror.look_ups as l (domain, subject, since, number)
   select domain, 'subkey', $1, count(*) from due group by domain order by domain
   on conflict (domain, subject) do update set
     since = case when l.since > $1::timestamptz - interval '1 hour' then l.since else $1 end,
     number = excluded.number + case when l.since > $1::timestamptz - interval '1 hour' then l.number else 0 end
+), taken as (
+  update mirror.waiting w
+  set ask_at = $1::timestamptz + case when t.home is null then interval '1 minute' else interval '15 minutes' end
+  from (select href, home from due union all select href, home from first where home is null) as t
+  where w.href = t.href and w.is_enactment
 )
 select href, domain, home from due order by place, href
+
+-- name: ask_for_enactment_again
+-- Where its owner lives did not answer about an enactment ($1) at $2: asked again after a minute, two, four, an hour at
+-- most. Nothing is given up for that.
+update mirror.waiting set
+  ask_at = $2::timestamptz + least(interval '1 minute' * power(2, tries), interval '1 hour'),
+  tries = least(tries + 1, 10)
+where href = $1 and is_enactment
 
 -- name: forget_look_ups
 -- Hours that are over count no more.
