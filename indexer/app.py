@@ -38,7 +38,7 @@ from indexer.instruments import Instruments, MirrorFigures
 from indexer.mirror.activity import Activity, Counting
 from indexer.mirror.builds import Builds
 from indexer.mirror.database import Database, StoreUnavailable
-from indexer.mirror.embedded import EMBEDDED_FOLDER, EmbeddedServerError, start_embedded
+from indexer.mirror.embedded import EMBEDDED_FOLDER, EmbeddedServerError, keep_running, start_embedded
 from indexer.mirror.knowledge import Knowledge
 from indexer.mirror.lock import role as role_lease
 from indexer.mirror.migrate import MigrationError, migrate, migrations, missing_migrations
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from indexer.concrnt.client import OnRequest
     from indexer.config import Settings
     from indexer.engines.base import BuildingEngine, Engine
+    from indexer.mirror.embedded import EmbeddedServer
 
 log = structlog.get_logger(__name__)
 
@@ -100,16 +101,22 @@ def utc_now() -> datetime:
 @asynccontextmanager
 async def open_store(settings: Settings) -> AsyncIterator[str]:
     """The DSN of the store: the configured one, or an embedded server that runs while this is open."""
-    dsn = settings.backends.postgres_dsn
-    if dsn:
-        yield dsn
+    async with _open_embedded(settings) as server:
+        yield settings.backends.postgres_dsn if server is None else server.dsn
+
+
+@asynccontextmanager
+async def _open_embedded(settings: Settings) -> AsyncIterator[EmbeddedServer | None]:
+    """The embedded server, held while this is open; None where another one is configured."""
+    if settings.backends.postgres_dsn:
+        yield None
         return
     try:
         server = await asyncio.to_thread(start_embedded, settings.backends.data_dir)
     except EmbeddedServerError as error:
         raise ExpectedError(str(error), code="embedded_postgres") from error
     try:
-        yield server.dsn
+        yield server
     finally:
         await asyncio.shield(asyncio.to_thread(server.stop))
 
@@ -175,6 +182,7 @@ class House:
     activity: ActivityKeeper
     ranking: ViewerRanking
     crawl: ManualCrawl
+    embedded: EmbeddedServer | None = None
     roles: frozenset[Role] = ALL_ROLES
     holder: str = field(default_factory=lambda: uuid.uuid4().hex)
     api_url: str = ""
@@ -231,6 +239,8 @@ class House:
             loops.append(("activity", self._in_turn("activity", self.activity.run)))
         if Role.FOLLOW not in self.roles:
             loops.append(("known hosts", self._know_hosts()))
+        if self.embedded is not None:
+            loops.append(("embedded PostgreSQL", keep_running(self.embedded)))
         loops.append(("search engine", self._prepare_search()))
         return loops
 
@@ -361,7 +371,8 @@ def schemas_of(settings: Settings) -> Schemas:
 async def open_house(settings: Settings) -> AsyncIterator[House]:
     """Make every part and wire it. Raises `ExpectedError` for what an operator can mend."""
     async with AsyncExitStack() as stack:
-        dsn = await stack.enter_async_context(open_store(settings))
+        embedded = await stack.enter_async_context(_open_embedded(settings))
+        dsn = settings.backends.postgres_dsn if embedded is None else embedded.dsn
         size = settings.crawl.global_concurrency + _SPARE_CONNECTIONS
         database = await stack.enter_async_context(open_database(dsn, size=size, application="indexer"))
         for name in await bring_up_to_date(database):
@@ -374,6 +385,7 @@ async def open_house(settings: Settings) -> AsyncIterator[House]:
         peers = await stack.enter_async_context(_peers(settings, instruments))
         judge = stack.enter_context(closing_judge(settings))
         house = _wire(settings, database, searching, peers, instruments, judge=judge)
+        house.embedded = embedded
         stack.push_async_callback(house.search_engine.close)
         stack.push_async_callback(house.projecting_engine.close)
         await _prepare_at_start(house.search_engine)
