@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -37,7 +38,7 @@ from indexer.errors import ExpectedError, unwrapped
 from indexer.instruments import Instruments, MirrorFigures
 from indexer.mirror.activity import Activity, Counting
 from indexer.mirror.builds import Builds
-from indexer.mirror.database import Database, StoreUnavailable
+from indexer.mirror.database import Database, StoreUnavailable, answers_anew
 from indexer.mirror.embedded import EMBEDDED_FOLDER, EmbeddedServerError, keep_running, start_embedded
 from indexer.mirror.knowledge import Knowledge
 from indexer.mirror.lock import role as role_lease
@@ -182,6 +183,7 @@ class House:
     activity: ActivityKeeper
     ranking: ViewerRanking
     crawl: ManualCrawl
+    dsn: str
     embedded: EmbeddedServer | None = None
     roles: frozenset[Role] = ALL_ROLES
     holder: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -315,6 +317,7 @@ class House:
             max_total_hits=self.settings.search.max_total_hits,
             requests_per_minute=self.settings.server.rate_limit,
             unavailable=(StoreUnavailable,),
+            database_answers=partial(answers_anew, self.dsn),
         )
 
     def _internal_app(self, loops: list[asyncio.Task[None]]) -> Any:
@@ -384,7 +387,7 @@ async def open_house(settings: Settings) -> AsyncIterator[House]:
         instruments = Instruments(metrics)
         peers = await stack.enter_async_context(_peers(settings, instruments))
         judge = stack.enter_context(closing_judge(settings))
-        house = _wire(settings, database, searching, peers, instruments, judge=judge)
+        house = _wire(settings, database, searching, peers, instruments, judge=judge, dsn=dsn)
         house.embedded = embedded
         stack.push_async_callback(house.search_engine.close)
         stack.push_async_callback(house.projecting_engine.close)
@@ -467,6 +470,7 @@ def _wire(
     instruments: Instruments,
     *,
     judge: Judge | None,
+    dsn: str,
 ) -> House:
     crawl = settings.crawl
     schemas, servers, queue, feeds = (
@@ -531,6 +535,7 @@ def _wire(
     _watch(instruments.metrics, "search", searching)
     return House(
         settings=settings,
+        dsn=dsn,
         database=database,
         searching=searching,
         search_engine=make_engine(settings, searching),
