@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -37,8 +38,8 @@ from indexer.errors import ExpectedError, unwrapped
 from indexer.instruments import Instruments, MirrorFigures
 from indexer.mirror.activity import Activity, Counting
 from indexer.mirror.builds import Builds
-from indexer.mirror.database import Database, StoreUnavailable
-from indexer.mirror.embedded import EMBEDDED_FOLDER, EmbeddedServerError, start_embedded
+from indexer.mirror.database import Database, StoreUnavailable, answers_anew
+from indexer.mirror.embedded import EMBEDDED_FOLDER, EmbeddedServerError, keep_running, start_embedded
 from indexer.mirror.knowledge import Knowledge
 from indexer.mirror.lock import role as role_lease
 from indexer.mirror.migrate import MigrationError, migrate, migrations, missing_migrations
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from indexer.concrnt.client import OnRequest
     from indexer.config import Settings
     from indexer.engines.base import BuildingEngine, Engine
+    from indexer.mirror.embedded import EmbeddedServer
 
 log = structlog.get_logger(__name__)
 
@@ -101,16 +103,22 @@ def utc_now() -> datetime:
 @asynccontextmanager
 async def open_store(settings: Settings) -> AsyncIterator[str]:
     """The DSN of the store: the configured one, or an embedded server that runs while this is open."""
-    dsn = settings.backends.postgres_dsn
-    if dsn:
-        yield dsn
+    async with _open_embedded(settings) as server:
+        yield settings.backends.postgres_dsn if server is None else server.dsn
+
+
+@asynccontextmanager
+async def _open_embedded(settings: Settings) -> AsyncIterator[EmbeddedServer | None]:
+    """The embedded server, held while this is open; None where another one is configured."""
+    if settings.backends.postgres_dsn:
+        yield None
         return
     try:
         server = await asyncio.to_thread(start_embedded, settings.backends.data_dir)
     except EmbeddedServerError as error:
         raise ExpectedError(str(error), code="embedded_postgres") from error
     try:
-        yield server.dsn
+        yield server
     finally:
         await asyncio.shield(asyncio.to_thread(server.stop))
 
@@ -176,6 +184,8 @@ class House:
     activity: ActivityKeeper
     ranking: ViewerRanking
     crawl: ManualCrawl
+    dsn: str
+    embedded: EmbeddedServer | None = None
     roles: frozenset[Role] = ALL_ROLES
     holder: str = field(default_factory=lambda: uuid.uuid4().hex)
     api_url: str = ""
@@ -232,6 +242,8 @@ class House:
             loops.append(("activity", self._in_turn("activity", self.activity.run)))
         if Role.FOLLOW not in self.roles:
             loops.append(("known hosts", self._know_hosts()))
+        if self.embedded is not None:
+            loops.append(("embedded PostgreSQL", keep_running(self.embedded)))
         loops.append(("search engine", self._prepare_search()))
         return loops
 
@@ -306,6 +318,7 @@ class House:
             max_total_hits=self.settings.search.max_total_hits,
             requests_per_minute=self.settings.server.rate_limit,
             unavailable=(StoreUnavailable,),
+            database_answers=partial(answers_anew, self.dsn),
         )
 
     def _internal_app(self, loops: list[asyncio.Task[None]]) -> Any:
@@ -362,7 +375,8 @@ def schemas_of(settings: Settings) -> Schemas:
 async def open_house(settings: Settings) -> AsyncIterator[House]:
     """Make every part and wire it. Raises `ExpectedError` for what an operator can mend."""
     async with AsyncExitStack() as stack:
-        dsn = await stack.enter_async_context(open_store(settings))
+        embedded = await stack.enter_async_context(_open_embedded(settings))
+        dsn = settings.backends.postgres_dsn if embedded is None else embedded.dsn
         size = settings.crawl.global_concurrency + _SPARE_CONNECTIONS
         database = await stack.enter_async_context(open_database(dsn, size=size, application="indexer"))
         for name in await bring_up_to_date(database):
@@ -374,7 +388,8 @@ async def open_house(settings: Settings) -> AsyncIterator[House]:
         instruments = Instruments(metrics)
         peers = await stack.enter_async_context(_peers(settings, instruments))
         judge = make_judge(settings)
-        house = _wire(settings, database, searching, peers, instruments, judge=judge)
+        house = _wire(settings, database, searching, peers, instruments, judge=judge, dsn=dsn)
+        house.embedded = embedded
         stack.push_async_callback(house.search_engine.close)
         stack.push_async_callback(house.projecting_engine.close)
         await _prepare_at_start(house.search_engine)
@@ -445,6 +460,7 @@ def _wire(
     instruments: Instruments,
     *,
     judge: Judge | None,
+    dsn: str,
 ) -> House:
     crawl = settings.crawl
     schemas, servers, queue, feeds = (
@@ -512,6 +528,7 @@ def _wire(
     _watch(instruments.metrics, "search", searching)
     return House(
         settings=settings,
+        dsn=dsn,
         database=database,
         searching=searching,
         search_engine=make_engine(settings, searching),

@@ -18,6 +18,7 @@ log = structlog.get_logger(__name__)
 
 RETRY_AFTER_SECONDS = 5
 """What a client is told to wait when the engine or the database is away."""
+DATABASE_AWAY = "the database is away for the moment; try again soon"
 
 _CODES = {
     400: "bad_request",
@@ -73,8 +74,13 @@ def error_answer(error: ApiError) -> Response:
     )
 
 
-def install_error_handlers(app: FastAPI, unavailable: tuple[type[Exception], ...]) -> None:
-    """Turn what handlers raise into the error shape; ``unavailable`` are the kinds that mean 503."""
+def install_error_handlers(
+    app: FastAPI, unavailable: tuple[type[Exception], ...], database_away: tuple[type[Exception], ...] = ()
+) -> None:
+    """Turn what handlers raise into the error shape.
+
+    ``unavailable`` are the kinds that mean 503; ``database_away`` those of them that mean the database.
+    """
 
     async def api_error(_request: Request, error: Exception) -> Response:
         assert isinstance(error, ApiError)
@@ -89,12 +95,13 @@ def install_error_handlers(app: FastAPI, unavailable: tuple[type[Exception], ...
 
     async def away(request: Request, error: Exception) -> Response:
         log.warning("a dependency is away", path=request.url.path, error=repr(error))
-        return error_answer(UnavailableError())
+        of_database = isinstance(error, database_away)
+        return error_answer(UnavailableError(DATABASE_AWAY) if of_database else UnavailableError())
 
     app.add_exception_handler(ApiError, api_error)
     app.add_exception_handler(HTTPException, routing_error)
     app.add_exception_handler(RequestValidationError, invalid)
-    for kind in unavailable:
+    for kind in (*unavailable, *database_away):
         app.add_exception_handler(kind, away)
 
 

@@ -5,8 +5,8 @@ own, and writes nothing but what a crawl by hand brings. Whatever is asked, the 
 documented form, open to any origin; only the documentation page is HTML, and it needs nothing from elsewhere.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 from fastapi import FastAPI, Request
@@ -31,6 +31,7 @@ from indexer.api.openapi import (
     search_responses,
     suggest_parameters,
 )
+from indexer.api.patience import Patience, always_answers
 from indexer.api.search import Present, SearchService, as_it_is
 from indexer.api.statistics import StatisticsSource, statistics_answer
 from indexer.api.viewer import Ranking
@@ -58,6 +59,7 @@ def make_public_app(
     timeout_seconds: float = 10.0,
     requests_per_minute: int = 0,
     unavailable: tuple[type[Exception], ...] = (),
+    database_answers: Callable[[], Awaitable[bool]] = always_answers,
 ) -> FastAPI:
     """Make the application.
 
@@ -66,7 +68,7 @@ def make_public_app(
     ``public_url`` is where readers find it, empty when unknown; ``timeout_seconds`` bounds every call of the
     engine and of ``statistics``; ``requests_per_minute`` is how much one client may ask, 0 without limit;
     ``unavailable`` are the further kinds of exceptions that mean that the
-    database is away.
+    database is away; ``database_answers`` asks it anew, when something takes long.
     """
     app = FastAPI(
         title="Concrnt indexer",
@@ -79,18 +81,22 @@ def make_public_app(
         redoc_url=None,
         redirect_slashes=False,
     )
+    patience = Patience(timeout_seconds, database_answers)
     service = SearchService(
-        engine, ranking, max_total_hits=max_total_hits, timeout_seconds=timeout_seconds, present=present
+        engine, ranking, max_total_hits=max_total_hits, patience=patience, present=present
     )
     _add_everywhere(app, service)
     for kind in SEARCH_KINDS:
         _add_search(app, kind, service)
     _add_suggest(app, service)
     _add_crawl(app, crawler, Limiter(crawls_per_minute))
-    _add_statistics(app, engine, statistics, timeout_seconds)
+    _add_statistics(app, engine, statistics, patience)
     _add_health(app)
     _add_documentation(app)
-    install_error_handlers(app, (*ALWAYS_UNAVAILABLE, *unavailable))
+    of_database = unavailable
+    if engine.name == "postgres":
+        of_database = (EngineUnavailable, *unavailable)
+    install_error_handlers(app, ALWAYS_UNAVAILABLE, of_database)
     limiter = Limiter(requests_per_minute) if requests_per_minute else None
     install_middleware(app, metrics, listener="public", public=True, limiter=limiter)
     return app
@@ -183,14 +189,13 @@ def _add_crawl(app: FastAPI, crawler: Crawler, limiter: Limiter) -> None:
     )
 
 
-def _add_statistics(
-    app: FastAPI, engine: Engine, statistics: StatisticsSource, timeout_seconds: float
-) -> None:
+def _add_statistics(app: FastAPI, engine: Engine, statistics: StatisticsSource, patience: Patience) -> None:
+    async def count() -> dict[str, Any]:
+        counted = await statistics.statistics()
+        return statistics_answer(counted, engine.name, await engine.statistics())
+
     async def stats(_request: Request) -> Response:
-        async with asyncio.timeout(timeout_seconds):
-            counted = await statistics.statistics()
-            answer = statistics_answer(counted, engine.name, await engine.statistics())
-        return JsonAnswer(answer)
+        return JsonAnswer(await patience.wait(count()))
 
     app.add_api_route(
         "/api/v1/stats",

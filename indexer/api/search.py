@@ -10,7 +10,7 @@ cross that line ends at it. A ``cursor`` goes on to the end of any result. Activ
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,6 +26,7 @@ from indexer.api.parameters import (
     read_limited,
     read_search,
 )
+from indexer.api.patience import Patience
 from indexer.api.viewer import Ranking, ViewerSearch
 from indexer.engines.base import Document, Engine, InvalidCursor, SearchRequest
 from indexer.engines.highlighting import Highlighter
@@ -64,7 +65,7 @@ class SearchService:
     engine: Engine
     ranking: Ranking
     max_total_hits: int = 10_000
-    timeout_seconds: float = 10.0
+    patience: Patience = field(default_factory=lambda: Patience(10.0))
     present: Present = as_it_is
     clock: Callable[[], datetime] = utc_now
 
@@ -77,13 +78,7 @@ class SearchService:
         asked = read_search(query_string, kind)
         now = self.clock()
         with span("api.search", index=kind.index, offset=asked.offset, limit=asked.limit):
-            async with asyncio.timeout(self.timeout_seconds):
-                find = self._find if asked.viewer is None else self._find_for_viewer
-                try:
-                    found = await find(kind, asked, now)
-                except InvalidCursor as error:
-                    raise ApiError(404, f"{error}; ask again without it") from error
-                hits = await self._shown(kind, found.hits, asked, now)
+            found, hits = await self.patience.wait(self._answer(kind, asked, now))
         return {
             "hits": hits,
             "query": asked.query,
@@ -103,30 +98,20 @@ class SearchService:
             for kind in SEARCH_KINDS
         ]
         with span("api.search_everywhere", limit=asked.limit):
-            async with asyncio.timeout(self.timeout_seconds):
-                results = await asyncio.gather(*map(self.engine.search, requests))
-                found = {
-                    kind.name: {
-                        "hits": await self._shown(kind, result.hits, asked, now),
-                        "estimatedTotalHits": result.estimated_total,
-                    }
-                    for kind, result in zip(SEARCH_KINDS, results, strict=True)
-                }
+            found, milliseconds = await self.patience.wait(self._answer_all(requests, asked, now))
         return {
             "query": asked.query,
             "limit": asked.limit,
             **found,
-            "processingTimeMs": max(result.processing_ms for result in results),
+            "processingTimeMs": milliseconds,
         }
 
     async def suggest(self, query_string: bytes) -> dict[str, Any]:
         """Suggest people and communities whose names begin with what was typed."""
         asked = read_limited(query_string, DEFAULT_SUGGESTIONS, MAX_SUGGESTIONS)
         began = time.perf_counter()
-        async with asyncio.timeout(self.timeout_seconds):
-            found = await self.engine.suggest(
-                [kind.index for kind in SUGGESTED_KINDS], asked.text, asked.limit
-            )
+        indexes = [kind.index for kind in SUGGESTED_KINDS]
+        found = await self.patience.wait(self.engine.suggest(indexes, asked.text, asked.limit))
         now = self.clock()
         names = {
             kind.name: [kind.suggestion(self.present(document, now)) for document in found[kind.index]]
@@ -134,6 +119,29 @@ class SearchService:
         }
         milliseconds = round((time.perf_counter() - began) * 1000)
         return {"query": asked.query, "limit": asked.limit, **names, "processingTimeMs": milliseconds}
+
+    async def _answer(
+        self, kind: SearchKind, asked: SearchParameters, now: datetime
+    ) -> tuple[_Found, list[Document]]:
+        find = self._find if asked.viewer is None else self._find_for_viewer
+        try:
+            found = await find(kind, asked, now)
+        except InvalidCursor as error:
+            raise ApiError(404, f"{error}; ask again without it") from error
+        return found, await self._shown(kind, found.hits, asked, now)
+
+    async def _answer_all(
+        self, requests: Sequence[SearchRequest], asked: LimitedParameters, now: datetime
+    ) -> tuple[dict[str, Any], int]:
+        results = await asyncio.gather(*map(self.engine.search, requests))
+        found = {
+            kind.name: {
+                "hits": await self._shown(kind, result.hits, asked, now),
+                "estimatedTotalHits": result.estimated_total,
+            }
+            for kind, result in zip(SEARCH_KINDS, results, strict=True)
+        }
+        return found, max(result.processing_ms for result in results)
 
     async def _find(self, kind: SearchKind, asked: SearchParameters, _now: datetime) -> _Found:
         result = await self.engine.search(self._request(kind, asked))

@@ -8,6 +8,7 @@ import asyncio
 import gc
 import os
 import signal
+import stat
 import sys
 import threading
 from collections.abc import Coroutine
@@ -22,7 +23,7 @@ log = structlog.get_logger(__name__)
 STOP_SECONDS = 12.5
 """How long ending in order may take, of the 15 seconds that are promised."""
 _THREADS_SECONDS = 2.0
-_STOPPING = (signal.SIGINT, signal.SIGTERM)
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -32,10 +33,11 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run work that goes on until it is cancelled; SIGINT (Ctrl-C) and SIGTERM cancel it.
+    """Run work that goes on until it is cancelled; SIGINT (Ctrl-C), SIGTERM and SIGHUP cancel it.
 
-    It has 12 seconds to end in order; what hangs longer is left behind, and the process ends as if it had. A
-    second signal ends the process at once, with exit code 1.
+    SIGHUP tells that its terminal was closed; `nohup` bars it. The work has 12 seconds to end in order; what
+    hangs longer is left behind, and the process ends as if it had. A second SIGINT or SIGTERM ends it
+    at once, with exit code 1.
     """
     # What was imported lives as long as the process, and pages make many objects that die young: collecting
     # as often as the defaults do costs a backfill some per cent for nothing.
@@ -69,16 +71,33 @@ async def _cancelled_by_signals(work: Coroutine[Any, Any, None], watch: threadin
         watch.start()
         task.cancel()
 
-    for number in _STOPPING:
-        loop.add_signal_handler(number, stop)
+    def hang_up() -> None:
+        _write_to_no_terminal()
+        if not stopped:  # a terminal that closes says so more than once
+            stop()
+
+    numbers = [number for number in _STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in numbers:
+        loop.add_signal_handler(number, hang_up if number == signal.SIGHUP else stop)
     try:
         await task
     except asyncio.CancelledError:
         if not stopped:
             raise
     finally:
-        for number in _STOPPING:
+        for number in numbers:
             loop.remove_signal_handler(number)
+        if stopped:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def _write_to_no_terminal() -> None:
+    """A terminal that is gone fails at each write; files and pipes are written on."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        if stat.S_ISCHR(os.fstat(stream).st_mode):
+            os.dup2(nowhere, stream)
+    os.close(nowhere)
 
 
 def _give_up() -> None:

@@ -155,6 +155,28 @@ class Database:
             await connection.execute(statement, *arguments)
 
 
+async def answers_anew(dsn: str) -> bool:
+    """Whether a new connection gets any answer, a refusal included; waits for as long as there is none.
+
+    Tells a database that hangs from one that is at work: pools and statements wait for both.
+    """
+    try:
+        connection = await asyncpg.connect(dsn)
+    except asyncpg.CannotConnectNowError:
+        return False
+    except asyncpg.PostgresError:
+        return True
+    except (OSError, asyncpg.InterfaceError):
+        return False
+    try:
+        await connection.fetchval("select 1")
+    except _AWAY:
+        return False
+    finally:
+        connection.terminate()
+    return True
+
+
 def _place(dsn: str) -> str:
     """Where a DSN leads, without the password in it."""
     parts = urlsplit(dsn)

@@ -3,7 +3,9 @@
 Owns the data directory `<dataDir>/postgres` and the server process in it. Any number of our processes may
 hold the same server: the first one starts it, the last one to let go stops it. A holder that was killed
 leaves its process id behind; dead ids are dropped before the next start, so the server does not outlive us
-for ever. A crash of the server itself is recovered by PostgreSQL at the next start.
+for ever. A crash of the server itself is recovered by PostgreSQL at the next start; a process that goes on
+(:func:`keep_running`) makes that start itself. Starts and stops happen one at a time under a file lock, and
+whoever gets it looks again first: of several processes that miss the server one starts it, the others join.
 
 The cluster is made with the byte-wise locale C.UTF-8 whatever the environment says: keys are compared by
 bytes. As root the wheel runs PostgreSQL as an unprivileged user of its own.
@@ -20,18 +22,20 @@ import os
 import re
 import shutil
 import subprocess
-import time
+import threading
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import psutil
+import structlog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
+log = structlog.get_logger(__name__)
 EMBEDDED_FOLDER = "postgres"
 """Where an embedded server lives below its data folder."""
 
@@ -50,6 +54,8 @@ _SERVER_SETTINGS = {
 }
 _MINIMUM_FREE_BYTES = 256 * 1024 * 1024
 _START_ATTEMPTS = 60
+_LOOK_SECONDS = 2.0
+_LONGEST_PAUSE_SECONDS = 60.0
 
 
 class EmbeddedServerError(Exception):
@@ -61,12 +67,67 @@ class EmbeddedServer:
     """A handle on the running server; `stop` lets go of it (the last holder stops the process)."""
 
     dsn: str
+    _directory: Path
     _handle: Any
+    _let_go: threading.Event = field(default_factory=threading.Event)
 
     def stop(self) -> None:
         """Let go of the server. Blocking, up to some seconds when it really stops."""
-        with contextlib.suppress(subprocess.CalledProcessError, OSError):
+        self._let_go.set()
+        with (
+            _one_at_a_time(self._directory),
+            contextlib.suppress(subprocess.CalledProcessError, OSError, AssertionError),
+        ):
+            # Another holder may have started it again since.
+            self._handle._postmaster_info = self._handle._postmaster_info.read_from_pgdata(self._directory)  # noqa: SLF001
             self._handle.cleanup()
+
+    def is_running(self) -> bool:
+        """Whether the server's process lives, whether or not it answers."""
+        return _is_postgres(_postmaster_id(self._directory))
+
+    def start_again(self) -> bool:
+        """Start the server where it has ended; False where it runs, for another holder was faster.
+
+        Blocking, as long as recovery takes, a minute at most. Raises `EmbeddedServerError`.
+        """
+        with _one_at_a_time(self._directory):
+            if self._let_go.is_set() or self.is_running():
+                return False
+            _check_folder(self._directory)
+            with _plain_environment():
+                _drop_stale_pid_file(self._directory)
+                _until_it_runs(self._directory, self._start, self._let_go)
+        return True
+
+    def _start(self) -> None:
+        with self._handle._lock:  # noqa: SLF001 (the wheel starts a server only as it makes a handle)
+            self._handle.ensure_postgres_running()
+
+
+async def keep_running(
+    server: EmbeddedServer, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+) -> None:
+    """Start the server again whenever its process has ended (out of memory, killed), until cancelled.
+
+    Every holder that goes on may do this: one of them starts it. Where it does not start, that is said, and
+    tried again after 2 seconds, then twice as long each time, up to a minute.
+    """
+    pause = _LOOK_SECONDS
+    while True:
+        await sleep(pause)
+        if await asyncio.to_thread(server.is_running):
+            pause = _LOOK_SECONDS
+            continue
+        log.warning("the embedded PostgreSQL has ended; it is started again")
+        try:
+            started = await asyncio.to_thread(server.start_again)
+        except (EmbeddedServerError, OSError) as error:
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            log.error("the embedded PostgreSQL can not be started", why=str(error), again_in_seconds=pause)  # noqa: TRY400 (a sentence says it all)
+            continue
+        pause = _LOOK_SECONDS
+        log.info("the embedded PostgreSQL runs again", started_by="this process" if started else "another")
 
 
 def start_embedded(data_dir: Path, *, database: str = "concrnt") -> EmbeddedServer:
@@ -91,7 +152,7 @@ def start_embedded(data_dir: Path, *, database: str = "concrnt") -> EmbeddedServ
             raise EmbeddedServerError(
                 f"the embedded PostgreSQL in {directory} refuses to create its database: {error}"
             ) from error
-    return EmbeddedServer(dsn=handle.get_uri(database), _handle=handle)
+    return EmbeddedServer(dsn=handle.get_uri(database), _directory=directory, _handle=handle)
 
 
 def _wheel() -> Any:
@@ -191,31 +252,49 @@ def _drop_dead_holders(directory: Path) -> None:
 
 
 def _drop_stale_pid_file(directory: Path) -> None:
-    """After a power cut the id in postmaster.pid may belong to somebody else; the wheel would believe it."""
-    pid_file = directory / "postmaster.pid"
-    with contextlib.suppress(FileNotFoundError, ValueError, IndexError):
-        pid = int(pid_file.read_text().split()[0])
-        try:
-            is_postgres = "postgres" in psutil.Process(pid).name()
-        except psutil.Error:
-            is_postgres = False
-        if not is_postgres:
-            pid_file.unlink()
+    """After a power cut the id in postmaster.pid may belong to somebody else; the wheel would believe it.
+
+    Backends that outlive a killed server hold its shared memory: PostgreSQL refuses to start beside them.
+    """
+    pid = _postmaster_id(directory)
+    if pid is not None and not _is_postgres(pid):
+        (directory / "postmaster.pid").unlink(missing_ok=True)
+
+
+def _postmaster_id(directory: Path) -> int | None:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int((directory / "postmaster.pid").read_text().split()[0])
+    return None
+
+
+def _is_postgres(pid: int | None) -> bool:
+    """Whether this is a living process of PostgreSQL, not one that waits to be buried."""
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid) if pid is not None else None
+        return (
+            process is not None and process.status() != psutil.STATUS_ZOMBIE and "postgres" in process.name()
+        )
+    return False
 
 
 def _join(directory: Path) -> Any:
+    return _until_it_runs(directory, lambda: _wheel().get_server(directory), threading.Event())
+
+
+def _until_it_runs(directory: Path, start: Callable[[], Any], given_up: threading.Event) -> Any:
     """A server in recovery takes longer than the wheel waits; one that starts has half a pid file."""
     for attempt in range(_START_ATTEMPTS):
         try:
-            return _wheel().get_server(directory)
+            return start()
         except (subprocess.TimeoutExpired, AssertionError):
-            time.sleep(1)
+            pass
         except subprocess.CalledProcessError as error:
             if attempt >= 2:
                 raise EmbeddedServerError(
                     f"the embedded PostgreSQL in {directory} does not start: {_last_log_line(directory)}"
                 ) from error
-            time.sleep(1)
+        if given_up.wait(1):
+            raise EmbeddedServerError(f"the embedded PostgreSQL in {directory} is no longer wanted")
     raise EmbeddedServerError(f"the embedded PostgreSQL in {directory} did not come up in a minute")
 
 

@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import subprocess
+import time
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 _SEARCH = "/api/v1/search/posts?q=ねこ"
+_ALL_SEARCHES = (
+    _SEARCH,
+    "/api/v1/search?q=ねこ",
+    "/api/v1/suggest?q=a",
+    "/api/v1/stats",
+    f"/api/v1/search/users?viewer={ALICE}",
+)
 
 
 def _postmaster(data_dir: Path) -> psutil.Process:
@@ -135,6 +143,13 @@ async def test_a_database_that_hangs_is_as_away_as_one_that_refuses(data_dir: Pa
     """Connections stay open and nobody answers: the same words, the same recovery."""
     async with _following(data_dir) as (running, network, _):
         with hanging(data_dir):
+            began = time.monotonic()
+            answers = await asyncio.gather(*map(running.api.get, _ALL_SEARCHES * 12))
+            assert time.monotonic() - began < 5
+            for answer in answers:
+                assert answer.status_code == 503
+                assert int(answer.headers["retry-after"]) > 0
+                assert "the database" in answer.json()["message"]
             await _says_that_the_database_is_away(running, _SEARCH)
             network[ALPHA].receive("2025-03-01T00:00:01Z", post(ALICE, "2", "留守の間のいぬ"))
         await _resumes_by_itself(running, network, "いぬ")

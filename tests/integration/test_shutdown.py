@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pty
 import signal
+import sys
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
 import asyncpg
+import psutil
 import pytest
 
 from indexer.mirror.embedded import start_embedded
@@ -17,7 +21,7 @@ from indexer.simulation import faults
 from indexer.simulation.faults import Endpoint
 from indexer.simulation.scripted import ALICE, ALPHA, SEED, post, post_key, scripted_network
 from tests.integration.eventually import eventually
-from tests.integration.processes import Store, indexer_process
+from tests.integration.processes import COMMAND, Store, end_in_order, indexer_process
 from tests.integration.test_outage import hanging
 
 if TYPE_CHECKING:
@@ -127,3 +131,73 @@ async def test_a_database_that_hangs_holds_up_no_shutdown(
             assert seconds < (SECONDS if signals == 1 else 3)
     finally:
         await anyio.to_thread.run_sync(server.stop)
+
+
+def _postmaster(data_dir: Path) -> psutil.Process | None:
+    try:
+        return psutil.Process(int((data_dir / "postgres" / "postmaster.pid").read_text().split()[0]))
+    except (OSError, ValueError, psutil.Error):
+        return None
+
+
+async def _says(folder: Path, words: str) -> bool:
+    return words in (folder / "indexer.log").read_text()
+
+
+async def test_what_a_killed_process_leaves_is_joined_by_the_next(tmp_path: Path, data_dir: Path) -> None:
+    """Its embedded PostgreSQL runs on; the next one takes it, and ends it with itself."""
+    (tmp_path / "indexer.log").touch()
+    async with scripted_network(SEED) as network:
+        environ = {"INDEXER_BACKENDS__DATA_DIR": str(data_dir)}
+        async with indexer_process(tmp_path, SEED, network.host_overrides, "", **environ) as process:
+            await eventually(lambda: _says(tmp_path, "listening"), seconds=60)
+            process.kill()
+            await process.wait()
+        left = _postmaster(data_dir)
+        assert left is not None
+        assert left.is_running()
+        (tmp_path / "indexer.log").write_text("")
+        async with indexer_process(tmp_path, SEED, network.host_overrides, "", **environ) as process:
+            await eventually(lambda: _says(tmp_path, "listening"), seconds=60)
+            assert _postmaster(data_dir) == left
+            assert await end_in_order(process) == 0
+        await anyio.to_thread.run_sync(lambda: psutil.wait_procs([left], timeout=10))
+        assert not left.is_running()
+
+
+_ON_A_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+async def test_a_closed_terminal_ends_it_and_its_embedded_server(data_dir: Path) -> None:
+    """As SIGTERM does, though nothing can be written there any more."""
+    outer, inner = pty.openpty()
+    async with scripted_network(SEED):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _ON_A_TERMINAL, COMMAND, "up"),
+            env={
+                **{name: value for name, value in os.environ.items() if not name.startswith("INDEXER_")},
+                "INDEXER_BACKENDS__DATA_DIR": str(data_dir),
+                "INDEXER_CRAWL__SEED": SEED,
+                "INDEXER_SERVER__LISTEN": "127.0.0.1:0",
+                "INDEXER_SERVER__INTERNAL_LISTEN": "127.0.0.1:0",
+            },
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            start_new_session=True,
+        )
+        os.close(inner)
+        told = b""
+        async with asyncio.timeout(60):
+            while b"listening" not in told:
+                told += await anyio.to_thread.run_sync(os.read, outer, 65536)
+        postmaster = _postmaster(data_dir)
+        os.close(outer)
+        assert await asyncio.wait_for(process.wait(), SECONDS) == 0
+        assert postmaster is not None
+        await anyio.to_thread.run_sync(lambda: psutil.wait_procs([postmaster], timeout=10))
+        assert not postmaster.is_running()

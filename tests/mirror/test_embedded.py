@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import anyio
 import asyncpg
 import psutil
 import pytest
+from structlog.testing import capture_logs
 
-from indexer.mirror.embedded import EmbeddedServerError, start_embedded
+from indexer.mirror.embedded import EmbeddedServer, EmbeddedServerError, keep_running, start_embedded
+from tests.integration.eventually import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
 _HOLDER = """
@@ -152,3 +157,77 @@ def test_processes_that_start_at_once_share_one_server(data_dir: Path) -> None:
     assert told != {""}
     assert [holder.communicate("")[0] for holder in holders] == [""] * 3
     assert [holder.returncode for holder in holders] == [0] * 3
+
+
+def _kill(process: psutil.Process) -> None:
+    process.kill()
+    psutil.wait_procs([process], timeout=10)
+
+
+async def _kept(servers: list[EmbeddedServer], until: Callable[[], Awaitable[bool]]) -> None:
+    """Every holder keeps the server running until that holds."""
+
+    async def briefly(_: float) -> None:
+        await asyncio.sleep(0.01)
+
+    keeping = [asyncio.ensure_future(keep_running(server, sleep=briefly)) for server in servers]
+    await eventually(until, seconds=60)
+    for task in keeping:
+        task.cancel()
+    await asyncio.wait(keeping)
+
+
+def test_a_server_that_was_killed_is_started_again_by_one_of_its_holders(data_dir: Path) -> None:
+    """With the same address, and once, however many miss it; the last to let go still stops it."""
+    server = start_embedded(data_dir)
+    _value(server.dsn, "create table kept as select 7 as number")
+    _kill(_postmaster(data_dir))
+    assert not server.is_running()
+
+    async def runs() -> bool:
+        return server.is_running()
+
+    anyio.run(_kept, [server] * 3, runs)
+    assert _value(server.dsn, "select number from kept") == 7
+    postmaster = _postmaster(data_dir)
+    assert [server.start_again() for _ in range(3)] == [False] * 3
+    with _holder(data_dir) as other:  # another process holds it, and this one starts it again once more
+        assert other.stdout is not None
+        assert other.stdout.readline().strip() == server.dsn
+        _kill(postmaster)
+        assert server.start_again()
+        server.stop()
+        assert _value(server.dsn, "select number from kept") == 7
+        postmaster = _postmaster(data_dir)
+        other.communicate("")
+    psutil.wait_procs([postmaster], timeout=10)
+    assert not postmaster.is_running()
+
+
+def test_a_server_that_does_not_start_is_tried_again_after_longer_and_longer(data_dir: Path) -> None:
+    """What is missing is said each time; once it is there again, so is the server."""
+    server = start_embedded(data_dir)
+    control = data_dir / "postgres" / "global" / "pg_control"
+    _kill(_postmaster(data_dir))
+    control.rename(control.with_name("gone"))
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            control.with_name("gone").rename(control)
+        if len(pauses) == 5:
+            raise asyncio.CancelledError
+
+    async def keep() -> None:
+        with suppress(asyncio.CancelledError):
+            await keep_running(server, sleep=sleep)
+
+    with capture_logs() as lines:
+        anyio.run(keep)
+    assert pauses == [2.0, 4.0, 8.0, 2.0, 2.0]
+    told = [line["why"] for line in lines if line["event"] == "the embedded PostgreSQL can not be started"]
+    assert len(told) == 2
+    assert "does not start" in told[0]
+    assert _value(server.dsn, "select 1") == 1
+    server.stop()

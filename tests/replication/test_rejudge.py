@@ -295,11 +295,7 @@ async def test_a_batch_that_postgresql_has_run_again_counts_once(
         forged = [entity(EVE.ccid, GAMMA), post(ALICE.ccid, "2", "偽物"), ack(ALICE.ccid, BOB.ccid)]
         await mirror.write(BETA, [*forged, delete(post_key(ALICE, "1"), author=ALICE.ccid)])
         judge = Judge(TrustMode.AUTHORITY, follows=SCHEMAS.acks)
-        try:
-            return [
-                await judge_stored(mirror.database, mode, SCHEMAS, now=NOW) for mode in (judge, None, judge)
-            ]
-        finally:
+        return [await judge_stored(mirror.database, mode, SCHEMAS, now=NOW) for mode in (judge, None, judge)]
 
     async with open_mirror(database_url) as mirror:
         expected = await counts(mirror)
