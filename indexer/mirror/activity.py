@@ -11,8 +11,9 @@ them, in one statement. Numbers are as of the records that the transaction sees,
 all tables. Entries of the future are held apart from the weight; those whose time has come are moved to it,
 and when a day turns over a subject that holds some, its last days are counted again. A subject that marks can
 not bring up to date (a new one, one whose weight lost digits to what was taken away) is counted again from
-its entries. A crash leaves all of it or none, and the disk is not waited for: what is lost is counted again. A lock admits one such
-transaction at a time, so two processes never count one mark twice. The cost grows with what changed.
+its entries. A crash leaves all of it or none, and the disk is not waited for: what is lost is counted again.
+A lock admits one such transaction at a time, so two processes never count one mark twice. The cost grows with
+what changed.
 
 Numbers are delivered to the search engine by whoever knows it: `undelivered`, `note_delivered`.
 """
