@@ -8,10 +8,12 @@ comes, is known in advance: `due_at`.
 
 `refresh` is one transaction: it takes marks away and brings the numbers of their subjects up to date by
 them, in one statement. Numbers are as of the records that the transaction sees, so it sees one moment of
-all tables. A subject that marks can not bring up to date (a new one, one with entries of the future, one
-whose weight lost digits to what was taken away) is counted again from its entries. A crash leaves all of
-it or none, and the disk is not waited for: what is lost is counted again. A lock admits one such
-transaction at a time, so two processes never count one mark twice. The cost grows with what changed.
+all tables. Entries of the future are held apart from the weight; those whose time has come are moved to it,
+and when a day turns over a subject that holds some, its last days are counted again. A subject that marks can
+not bring up to date (a new one, one whose weight lost digits to what was taken away) is counted again from
+its entries. A crash leaves all of it or none, and the disk is not waited for: what is lost is counted again.
+A lock admits one such transaction at a time, so two processes never count one mark twice. The cost grows with
+what changed.
 
 Numbers are delivered to the search engine by whoever knows it: `undelivered`, `note_delivered`.
 """
@@ -50,7 +52,8 @@ class SubjectKind(StrEnum):
 
 
 _LONG_PARTS: Final = load("indexer.mirror", "queries/activity_parts.sql")
-_PARTS: Final[Mapping[SubjectKind, Mapping[str, str]]] = {
+_SHARED_PARTS: Final = {"{rank}": _LONG_PARTS["rank"], "{due_at}": _LONG_PARTS["due_at"]}
+_PARTS: Final[Mapping[SubjectKind, dict[str, str]]] = {
     SubjectKind.COMMUNITY: {
         "{materialized}": "materialized",
         "{told_here}": "",
@@ -73,6 +76,7 @@ _PARTS: Final[Mapping[SubjectKind, Mapping[str, str]]] = {
     SubjectKind.USER: {
         "{materialized}": "",
         "{told_here}": _LONG_PARTS["user_told_here"],
+        "{turned_at}": _LONG_PARTS["turned_at"],
         "{told}": "",
         "{joined_told}": "",
         "{more_authors}": "null::integer",
@@ -100,7 +104,7 @@ def _of_kind(kind: SubjectKind) -> dict[str, str]:
     statements = {}
     for name, statement in named.items():
         text = statement
-        for token, part in _PARTS[kind].items():
+        for token, part in (_SHARED_PARTS | _PARTS[kind]).items():
             text = text.replace(token, part)
         statements[name] = text
     return statements
@@ -244,6 +248,7 @@ class Activity:
             if row["long"]:
                 first_day = self._first_day(now)
                 await connection.execute(_COMMON["put_days_together"], row["long"], first_day)
+            await self._count_last_days(connection, kind, row["turned"], now)
             await self._put_profiles(connection, kind, row["touched"])
             written, again = row["written"], sorted(row["again"])
             for start in range(0, len(again), SUBJECTS_AT_ONCE):
@@ -315,6 +320,19 @@ class Activity:
         written: int = await connection.fetchval(_SQL[kind]["count_again"], *parameters, subjects)
         await self._put_profiles(connection, kind, subjects)
         return written
+
+    async def _count_last_days(
+        self, connection: Connection, kind: SubjectKind, turned: list[tuple[str, date]], now: datetime
+    ) -> None:
+        if turned:
+            await connection.execute(
+                _SQL[kind]["count_last_days"],
+                now,
+                list(self._counting.post_schemas),
+                [subject for subject, _ in turned],
+                [day for _, day in turned],
+                self._first_day(now),
+            )
 
     async def _put_profiles(self, connection: Connection, kind: SubjectKind, subjects: list[str]) -> None:
         if subjects and kind is SubjectKind.USER:

@@ -218,6 +218,8 @@ class Changes:
     puts: Sequence[RecordPut] = ()
     removed_keys: Sequence[str] = ()
     first_created: Mapping[str, datetime] = field(default_factory=dict)
+    restarted: Mapping[str, datetime] = field(default_factory=dict)
+    """The first createdAt of keys of which it turned out that a delete ended the life before."""
     retirements: Sequence[Retirement] = ()
     tombstones: Sequence[Tombstone] = ()
     sweeps: Sequence[RangeSweep] = ()

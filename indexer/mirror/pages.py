@@ -109,6 +109,11 @@ async def _put_records(connection: Connection, changes: Changes) -> None:
         await connection.execute(
             _SQL["lower_first_created"], [key for key, _ in lowered], [at for _, at in lowered]
         )
+    if changes.restarted:
+        restarted = sorted(changes.restarted.items())
+        await connection.execute(
+            _SQL["restart_first_created"], [key for key, _ in restarted], [at for _, at in restarted]
+        )
 
 
 async def _keep_memory(connection: Connection, changes: Changes) -> None:

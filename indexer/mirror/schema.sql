@@ -312,7 +312,7 @@ create table mirror.activity (
   weight double precision not null,
   -- what rounding can have done to weight, at most
   weight_error double precision not null,
-  -- entries of the future, each held at weight 1
+  -- entries of the future, each held at weight 1 apart from weight, until their time has come
   held integer not null,
   -- log2 of the sum of 2^(t / half-life): orders by score, and does not move with time
   rank double precision not null,
@@ -329,6 +329,7 @@ create table mirror.activity (
 ) with (fillfactor = 60);
 
 create index activity_due_at on mirror.activity (due_at) where due_at is not null;
+create index activity_held on mirror.activity (subject) where held > 0;
 
 -- Subjects whose numbers the search engine lacks. Only ever added to by ticks; what was delivered is taken away by
 -- id, so that numbers which changed meanwhile stay to be delivered.

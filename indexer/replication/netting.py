@@ -13,6 +13,9 @@ order by whoever shows it, so createdAt settles it, as between servers.
 A document that was asked for by hand is *ahead* of its feed until the feed brings it: createdAt settles it
 with what the feed brings meanwhile, as if another server had sent it. What wins over it leaves no memory of
 it, for the feed may bring it yet; what it wins over is retired: the feed has gone past that (decisions/0025).
+
+A delete that is older than what stands under a key ends the life before it all the same: a first createdAt
+that is not newer than it was of that life, and is forgotten.
 """
 
 from __future__ import annotations
@@ -66,6 +69,7 @@ class Netting:
     reading: Reading = Reading.FEED
     _standing: dict[str, _Standing] = field(init=False)
     _lowered: dict[str, datetime] = field(default_factory=dict)
+    _restarted: set[str] = field(default_factory=set)
     _retired: dict[tuple[str, str], Retirement] = field(default_factory=dict)
     _tombstones: dict[str, Tombstone] = field(default_factory=dict)
     _by_target: dict[str, list[Tombstone]] = field(init=False)
@@ -284,10 +288,14 @@ class Netting:
                 hrefs |= {head.key, compose_document(head.owner, head.cdid)}
                 if target.scope is Scope.DOCUMENT:
                     self._note_lost_document(head.key, stone)
+            elif target.scope is not Scope.DOCUMENT:
+                self._end_earlier_life(head, stone)
         for head in self._referring_to(target, hrefs):
             may_go = _may_touch(stone, head, is_reference=True)
             if may_go and self._goes_before(head, stone, in_log_order=in_log_order):
                 self._remove(head, stone, in_log_order=in_log_order)
+            elif may_go:
+                self._end_earlier_life(head, stone)
         self._reach_out(stone, hrefs, in_log_order=in_log_order)
         return True
 
@@ -346,6 +354,13 @@ class Netting:
             self._retire(head, stone)
         del self._standing[head.key]
         self._lowered.pop(head.key, None)
+        self._restarted.discard(head.key)
+
+    def _end_earlier_life(self, head: Head, stone: Tombstone) -> None:
+        if head.first_created_at <= stone.created_at and not stone.provisional:
+            self._standing[head.key].head = replace(head, first_created_at=head.created_at)
+            self._lowered.pop(head.key, None)
+            self._restarted.add(head.key)
 
     # --- the end state
 
@@ -371,8 +386,15 @@ class Netting:
         return {
             key: created_at
             for key, created_at in self._lowered.items()
-            if (standing := self._standing.get(key)) is not None and standing.commit is None
+            if key not in self._restarted
+            and (standing := self._standing.get(key)) is not None
+            and standing.commit is None
         }
+
+    def restarted(self) -> dict[str, datetime]:
+        """First createdAt values of keys whose document the page leaves, in a life that began later."""
+        standing = {key: self._standing[key] for key in self._restarted}
+        return {key: each.head.first_created_at for key, each in standing.items() if each.commit is None}
 
     def memory(self) -> tuple[list[Retirement], list[Tombstone]]:
         """The documents that went, and the deletes."""
@@ -385,11 +407,11 @@ class Netting:
     def marks(self, indexed: frozenset[str]) -> list[Mark]:
         """The page's keys whose search document may differ after it."""
         marks = []
-        lowered = self.lowered()
+        redated = self.lowered() | self.restarted()
         for key in self._keys:
             before = self.context.heads.get(key)
             standing = self._standing.get(key)
-            changed = standing is None or standing.commit is not None or key in lowered
+            changed = standing is None or standing.commit is not None or key in redated
             if not changed or (before is None and standing is None):
                 continue
             former = before.schema if before is not None and before.schema in indexed else None

@@ -318,6 +318,7 @@ class _Page:
             puts=netting.puts(),
             removed_keys=netting.removed_keys(),
             first_created=netting.lowered(),
+            restarted=netting.restarted(),
             retirements=retirements,
             tombstones=tombstones,
             sweeps=sweeps,

@@ -36,6 +36,8 @@ from indexer.simulation.scripted import (
     reference,
 )
 from tests.activity.test_counting import (
+    COMMUNITY,
+    PEOPLE,
     START,
     Silent,
     assert_counted,
@@ -358,6 +360,33 @@ async def test_edges_are_counted_alike_in_sql(database_url: str, half_life: floa
             await keeper_of(mirror, counted_with).tick(now)
             await assert_counted(mirror, now, counted_with)
             now += timedelta(hours=20)
+
+
+@pytest.mark.parametrize("ahead", [timedelta(hours=20), timedelta(days=3)])
+async def test_an_entry_of_the_future_costs_what_it_is(database_url: str, ahead: timedelta) -> None:
+    """What did not change is not read again: while one is held, when a day turns, or when its time comes."""
+    async with open_mirror(database_url) as mirror:
+        for number in range(20):
+            at = START - timedelta(days=2, minutes=number)
+            await put(mirror, f"{COMMUNITY}/{number}", PEOPLE[number % 2], at, wire.REFERENCE)
+            await put(mirror, f"cckv://{ALICE}/posts/{number}", ALICE, at)
+        await put(mirror, f"{COMMUNITY}/ahead", PEOPLE[0], START + ahead, wire.REFERENCE)
+        await put(mirror, f"cckv://{ALICE}/posts/ahead", ALICE, START + ahead)
+        await keeper_of(mirror, counting()).tick(START)
+        # Nobody is told that these go, so only who reads all entries finds fewer of them.
+        async with mirror.database.connection() as connection, connection.transaction():
+            await connection.execute("set local session_replication_role = replica")
+            await connection.execute("delete from mirror.records where key like '%/19' or key like '%/18'")
+        for now in (
+            START + timedelta(minutes=1),
+            START + timedelta(hours=13),
+            START + ahead + timedelta(hours=1),
+        ):
+            await put(mirror, f"{COMMUNITY}/{now.isoformat()}", PEOPLE[2], now, wire.REFERENCE)
+            await keeper_of(mirror, counting()).tick(now)
+        for subject in (COMMUNITY, ALICE):
+            numbers = await _numbers(mirror, subject)
+            assert (numbers["posts_30d"], numbers["held"]) == (21 + 3 * (subject == COMMUNITY), 0)
 
 
 async def test_a_sweep_of_forty_thousand_posts(database_url: str) -> None:

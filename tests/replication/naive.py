@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, unquote
 
 from indexer.simulation.signing import cdid_of
+
+START = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass
@@ -147,6 +149,22 @@ class NaiveNetwork:
             for key, order in newest.items()
             if not any(_covers(target, key, None) and order <= (at, by) for target, at, by in self.deletes)
         }
+
+    def earliest(self) -> dict[str, datetime]:
+        """The first createdAt of what stands, since the newest delete of its key that is older."""
+        lives = {}
+        for spelled, standing in self.standing():
+            key = steps_of(spelled)
+            order = (self.documents[key, standing], standing)
+            ends = [
+                (at, by) for target, at, by in self.deletes if _covers(target, key, None) and (at, by) < order
+            ]
+            lives[spelled] = min(
+                at
+                for (other, cdid), at in self.documents.items()
+                if other == key and (at, cdid) > max(ends, default=(START, ""))
+            )
+        return lives
 
     def follows(self) -> set[bool]:
         """Whether each pair stands as followed: the newest say."""

@@ -19,37 +19,49 @@ set local plan_cache_mode = force_generic_plan
 select count(*) <= $1 from (select from mirror.activity_marks m where {of_kind} limit $1 + 1) as m
 
 -- name: count_changes
--- Take marks (those of a subject all or none: the subjects of the first $5, or all), and up to $6 subjects that are
--- due, and bring their numbers up to date by what came, went or left a window. $1 now, $3 half-life in seconds,
+-- Take marks (those of a subject all or none: the subjects of the first $5 and what is due, or all), and up to $6
+-- subjects that are due, and bring their numbers up to date by what came, went or left a window. $1 now, $3 half-life in seconds,
 -- $4 profile schemas, $7 and $8 the moments 30 and 7 days ago, $9 the first day of the history, $10 how many places
 -- a list of days may have. Weights are relative to now until they are stored.
+-- What a subject held when it was last counted ("since") and whose time has come is a range of its index; what marks
+-- tell of that range is in it already. Days of the future are told as today, so when a day has turned over a subject
+-- that holds entries, its days from that one on ("turned_from") are counted again by the caller.
 -- Gives how many were written and how many of these were due; which have to be counted again from their entries
--- (new ones, those with entries of the future, those whose weight has lost digits), whose list of days is too long,
+-- (new ones, those whose weight has lost digits), whose list of days is too long, whose last days have to be counted,
 -- and whose profile may be another.
-with deleted as (
+with due as materialized (
+  select m.subject from mirror.activity m where m.due_at <= $1 and {of_kind} order by m.due_at limit $6
+), deleted as (
   {taken}
   returning m.subject, m.at, m.detail, m.change
+), holding as materialized (
+  select m.subject, m.refreshed_at as since from mirror.activity m where m.held > 0 and {of_kind}
 ), taken as {materialized} (
   select
-    m.subject, m.at, m.detail, m.change, m.touches, case when m.change <> 0 then
-      power(2::float8, least(greatest(date_part('epoch', m.at - $1) / $3, -1000), 0))
+    m.subject, m.at, m.detail, m.change, m.touches, h.since,
+    -- what came or went at a moment that was the future then
+    m.at > h.since as is_of_range,
+    case when m.change <> 0 and m.at <= $1 and (m.at > h.since) is not true then
+      power(2::float8, greatest(date_part('epoch', m.at - $1) / $3, -1000))
     end as weight
   from (
     select
       m.subject, m.at, m.detail, {is_touch} as touches,
       case when {is_entry} then m.change::integer else 0 end as change
     from deleted m
+    union all
+    select subject, null, null, false, 0 from due
   ) as m
-  union all
-  (
-    select m.subject, null, null, 0, false, null from mirror.activity m
-    where m.due_at <= $1 and {of_kind} order by m.due_at limit $6
-  )
+  left join holding h on h.subject = m.subject
 ), touched as (
   select
     subject, bool_or(touches) as touches, bool_or(change <> 0) as has_changed,
-    coalesce(bool_or(at > $1) filter (where change <> 0), false) as is_ahead,
-    max(at) filter (where change > 0) as added_to, max(at) filter (where change < 0) as removed_to,
+    case when (max(since) at time zone 'UTC')::date < ($1::timestamptz at time zone 'UTC')::date
+      then (max(since) at time zone 'UTC')::date end as turned_from,
+    coalesce(sum(change) filter (where at > $1), 0)::integer as held,
+    coalesce(sum(change) filter (where is_of_range and at <= $1), 0)::integer as of_range,
+    max(at) filter (where change > 0 and at <= $1) as added_to, max(at) filter (where change > 0) as added_last,
+    max(at) filter (where change < 0 and at <= $1) as removed_to, max(at) filter (where change < 0) as removed_last,
     max(at) filter (where change <> 0 and at < $7) as before_month,
     max(at) filter (where change <> 0 and at < $8) as before_week,
     coalesce(sum(change) filter (where at >= $7), 0)::integer as month_posts,
@@ -68,15 +80,15 @@ with deleted as (
   order by subject
 ), state as materialized (
   select
-    t.*, a.newest_at as weighed_at, a.weight as old_weight, a.weight_error, a.posts_30d, a.last_at, a.due_at,
+    t.*, a.held as old_held, a.refreshed_at, a.newest_at as weighed_at, a.weight as old_weight, a.weight_error, a.posts_30d, a.last_at, a.due_at,
     coalesce(a.due_at <= $1, false) as is_due,
     -- since when the windows have moved
     a.refreshed_at - ($1::timestamptz - $7::timestamptz) as month_from,
     a.refreshed_at - ($1::timestamptz - $8::timestamptz) as week_from,
     -- the newest entry may be among what went
-    coalesce(t.removed_to >= least(greatest(a.newest_at, t.added_to), greatest(a.last_at, t.added_to)), false)
-      as has_lost,
-    a.subject is null or a.refreshed_at > $1 or a.held > 0 or t.is_ahead or a.half_life_seconds <> $3
+    coalesce(t.removed_to >= greatest(a.newest_at, t.added_to), false)
+      or coalesce(t.removed_last >= greatest(a.last_at, t.added_last), false) as has_lost,
+    a.subject is null or a.refreshed_at > $1 or a.half_life_seconds <> $3
       -- what came or went where a window has moved is told apart by nothing here
       or coalesce(t.before_month >= a.refreshed_at - ($1::timestamptz - $7::timestamptz), false)
       or coalesce(t.before_week >= a.refreshed_at - ($1::timestamptz - $8::timestamptz), false) as again
@@ -94,6 +106,18 @@ with deleted as (
     where {entries} order by r.first_created_at desc limit 1
   ) as l on true
   where not s.again and s.has_lost
+), come as (
+  -- what was held and whose time has come, and what came to stand beside it
+  select s.subject, c.posts, c.weight, c.newest_at
+  from state s
+  cross join lateral (
+    select
+      count(*)::integer as posts, max(r.first_created_at) as newest_at,
+      coalesce(sum(power(2::float8, greatest(date_part('epoch', r.first_created_at - $1) / $3, -1000))), 0) as weight
+    from mirror.records r
+    where {entries} and r.first_created_at > s.refreshed_at and r.first_created_at <= $1 offset 0
+  ) as c
+  where s.old_held > 0 and not s.again
 ), left_behind as (
   select s.subject, m.posts as month_posts, m.weight, w.posts as week_posts, least(
       mn.at + ($1::timestamptz - $7::timestamptz), wn.at + ($1::timestamptz - $8::timestamptz)
@@ -125,14 +149,16 @@ summed as (
   select
     s.subject, s.posts_30d + s.month_posts - coalesce(o.month_posts, 0) as posts_30d,
     s.week_posts - coalesce(o.week_posts, 0) as week_posts, {more_authors} as more_authors,
-    case when s.has_lost then l.newest_at else greatest(s.weighed_at, s.added_to) end as newest_at,
-    case when s.has_lost then l.last_at else greatest(s.last_at, s.added_to) end as last_at,
+    s.old_held + s.held - coalesce(c.posts - s.of_range, 0) as held,
+    case when s.has_lost then l.newest_at else greatest(s.weighed_at, s.added_to, c.newest_at) end as newest_at,
+    case when s.has_lost then l.last_at else greatest(s.last_at, s.added_last) end as last_at,
     {days} as days, {day_posts} as day_posts, {day_authors} as day_authors,
     case when s.is_due then o.due_at else least(s.due_at, s.added_leave_at) end as due_at,
-    e.steps, s.old_weight, s.weight_error, s.weight - coalesce(o.weight, 0) as weight,
-    s.moved + coalesce(o.weight, 0) as moved
+    e.steps, s.old_weight, s.weight_error, s.weight + coalesce(c.weight, 0) - coalesce(o.weight, 0) as weight,
+    s.moved + coalesce(c.weight, 0) + coalesce(o.weight, 0) as moved
   from state s
   left join lost l on l.subject = s.subject
+  left join come c on c.subject = s.subject
   left join left_behind o on o.subject = s.subject
   {joined_told}
   cross join lateral (
@@ -148,12 +174,12 @@ summed as (
   from summed s offset 0
 ), computed as materialized (
   select
-    subject, posts_30d, week_posts, more_authors, last_at, days, day_posts, day_authors, due_at,
-    case when posts_30d > 0 then newest_at end as newest_at,
-    case when posts_30d > 0 then weight_now * power(2::float8, least(age, 500)) else 0 end as weight,
-    case when posts_30d > 0 then error_now * power(2::float8, least(age, 500)) else 0 end as weight_error,
+    subject, posts_30d, week_posts, more_authors, held, last_at, days, day_posts, day_authors, due_at,
+    case when posts_30d > held then newest_at end as newest_at,
+    case when posts_30d > held then weight_now * power(2::float8, least(age, 500)) else 0 end as weight,
+    case when posts_30d > held then error_now * power(2::float8, least(age, 500)) else 0 end as weight_error,
     -- counting again gives back what rounding took, or what powers can not hold
-    posts_30d > 0
+    posts_30d > held
       and not coalesce(weight_now > 0 and error_now <= 1e-11 * weight_now and age <= 500, false) as again
   from weighed
 ), put as (
@@ -162,13 +188,12 @@ summed as (
     last_at, days, day_posts, day_authors, refreshed_at, due_at
   )
   select
-    subject, $3, newest_at, weight, weight_error, 0,
-    case when weight > 0 then date_part('epoch', newest_at) / $3 + ln(weight) / ln(2::float8) else -1e300 end,
-    week_posts, posts_30d, more_authors, last_at, days, day_posts, day_authors, $1, due_at
+    subject, $3, newest_at, weight, weight_error, held, {rank}, week_posts, posts_30d, more_authors,
+    last_at, days, day_posts, day_authors, $1, {due_at}
   from computed where not again
   on conflict (subject) do update set
     newest_at = excluded.newest_at, weight = excluded.weight, weight_error = excluded.weight_error,
-    rank = excluded.rank, posts_7d = a.posts_7d + excluded.posts_7d, posts_30d = excluded.posts_30d,
+    held = excluded.held, rank = excluded.rank, posts_7d = a.posts_7d + excluded.posts_7d, posts_30d = excluded.posts_30d,
     authors_7d = a.authors_7d + excluded.authors_7d, last_at = excluded.last_at,
     days = a.days || excluded.days, day_posts = a.day_posts || excluded.day_posts,
     day_authors = a.day_authors || excluded.day_authors,
@@ -181,6 +206,8 @@ select
   (select count(*) from put) as written, (select count(*) from state where is_due) as due,
   array(select subject from state where again union all select subject from computed where again) as again,
   array(select subject from put where is_long) as long,
+  array(select (s.subject, s.turned_from) from state s join put p on p.subject = s.subject where s.turned_from is not null)
+    as turned,
   array(select subject from state where touches and not again) as touched
 where $2::text[] is not null and $4::text[] is not null and $5::integer is not null
 
@@ -196,6 +223,29 @@ update mirror.activity a set (days, day_posts, day_authors) = (
   ) as d
 )
 where a.subject = any($1::text[])
+
+-- name: count_last_days
+-- The day has turned over these subjects ($3), who hold entries of the future, or held them: count their days from $4
+-- on again. $1 now, $5 the first day that is kept.
+update mirror.activity a set (days, day_posts, day_authors) = (
+  select
+    coalesce(array_agg(d.day), '{}'), coalesce(array_agg(d.posts), '{}'), coalesce(array_agg(d.authors), '{}')
+  from (
+    select u.day, u.posts, u.authors
+    from unnest(a.days, a.day_posts, a.day_authors) as u (day, posts, authors)
+    where u.day >= $5 and u.day < s.turned_from
+    union all
+    select e.day, count(*)::integer, {counted_authors}
+    from (
+      select least((r.first_created_at at time zone 'UTC')::date, ($1::timestamptz at time zone 'UTC')::date) as day, r.author
+      from mirror.records r
+      where {entries} and r.first_created_at >= greatest(s.turned_from, $5)::timestamp at time zone 'UTC' offset 0
+    ) as e
+    group by e.day
+  ) as d
+)
+from unnest($3::text[], $4::date[]) as s (subject, turned_from)
+where a.subject = s.subject and $2::text[] is not null
 
 -- name: put_profiles
 -- Note which profile stands for these people. $2 profile schemas.
@@ -242,12 +292,8 @@ with given as materialized (
   select
     s.subject, c.newest_at, coalesce(c.weight, 0) as weight, coalesce(c.held, 0) as held,
     coalesce(c.posts_7d, 0) as posts_7d, coalesce(c.posts_30d, 0) as posts_30d,
-    {none_or_authors_7d} as authors_7d, l.at as last_at, c.leaves_at,
-    coalesce(d.days, '{}') as days, coalesce(d.posts, '{}') as day_posts, coalesce(d.authors, '{}') as day_authors,
-    case when c.weight > 0 then date_part('epoch', c.newest_at) / $3 + ln(c.weight) / ln(2::float8) end
-      as past_rank,
-    case when c.held > 0 then date_part('epoch', $1::timestamptz) / $3 + ln(c.held::float8) / ln(2::float8) end
-      as held_rank
+    {none_or_authors_7d} as authors_7d, l.at as last_at, c.leaves_at as due_at,
+    coalesce(d.days, '{}') as days, coalesce(d.posts, '{}') as day_posts, coalesce(d.authors, '{}') as day_authors
   from given s
   left join sums c on c.subject = s.subject
   left join told_days d on d.subject = s.subject
@@ -261,16 +307,8 @@ with given as materialized (
     last_at, days, day_posts, day_authors, refreshed_at, due_at
   )
   select
-    subject, $3, newest_at, weight, 1e-15 * weight, held,
-    case
-      when held_rank is null then coalesce(past_rank, -1e300)
-      when past_rank is null then held_rank
-      else greatest(past_rank, held_rank)
-        + ln(1 + power(2::float8, greatest(-abs(past_rank - held_rank), -1000))) / ln(2::float8)
-    end,
-    posts_7d, posts_30d, authors_7d, last_at, days, day_posts, day_authors, $1,
-    -- entries of the future are looked at by every tick
-    case when held > 0 then $1 + interval '1 microsecond' else leaves_at end
+    subject, $3, newest_at, weight, 1e-15 * weight, held, {rank}, posts_7d, posts_30d, authors_7d,
+    last_at, days, day_posts, day_authors, $1, {due_at}
   from ranked
   on conflict (subject) do update set
     half_life_seconds = excluded.half_life_seconds, newest_at = excluded.newest_at, weight = excluded.weight,

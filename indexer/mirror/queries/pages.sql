@@ -5,7 +5,8 @@
 -- $5 keys of the page (left alone), $6 source, $7 in log order, $8 createdAt and $9 CDID of the delete,
 -- $10 indexed schemas, $11 now; $12 provisional: only what is as provisional and of the same source, and no memory
 -- of it is kept; $13 only this author's, null: anybody's. What is ahead of its feed goes by createdAt, and without a
--- memory when the delete is in log order: its feed may bring it yet.
+-- memory when the delete is in log order: its feed may bring it yet. What stays, being newer, did not live before
+-- the delete: a first createdAt of that time is forgotten.
 with removed as (
   delete from mirror.records r
   where r.key >= $1 and r.key < $2
@@ -39,13 +40,28 @@ with removed as (
   select key, cdid, schema, provisional, ahead from removed
   union
   select key, cdid, schema, provisional, ahead from referring
+), restarted as (
+  update mirror.records r set first_created_at = r.created_at
+  where (
+      (r.key >= $1 and r.key < $2 and (r.key >= $3 || '/' or ($4 and r.key = $3)))
+      or (
+        r.key = any(array(select key from referring_keys)) and r.href = any(array(select href from referring_keys))
+      )
+    )
+    and r.key <> all($5::text[])
+    and not ($7 and r.source = $6 and not r.ahead)
+    and r.first_created_at <= $8 and (r.created_at, r.cdid) > ($8, $9)
+    and not $12
+    and ($13::text is null or r.author = $13)
+  returning r.key, r.schema
 ), kept as (
   insert into mirror.retired (key, cdid, deleted_at, deleted_by)
   select key, cdid, $8, $9 from gone where not $12 and not provisional and not (ahead and $7) order by cdid, key
   on conflict do nothing
 ), marked as (
   insert into mirror.projection_queue (key, marked_at, former_schemas)
-  select key, $11, array[schema] from gone where schema = any($10::text[]) order by key
+  select key, $11, array[schema] from (select key, schema from gone union select key, schema from restarted) as m
+  where schema = any($10::text[]) order by key
   on conflict (key) do update set
     generation = nextval('mirror.projection_generation'),
     former_schemas = array(
@@ -70,13 +86,26 @@ with gone as (
   returning
     r.key, r.cdid, r.schema, d.created_at as deleted_at, d.cdid as deleted_by,
     d.provisional or (r.ahead and d.in_log_order) as forgotten
+), restarted as (
+  -- as in sweep_range
+  update mirror.records r set first_created_at = r.created_at
+  from unnest($1::text[], $2::boolean[], $3::timestamptz[], $4::text[], $9::boolean[], $10::text[])
+    as d (href, in_log_order, created_at, cdid, provisional, only_author)
+  where r.href = d.href
+    and r.key <> all($5::text[])
+    and not (d.in_log_order and r.source = $6 and not r.ahead)
+    and r.first_created_at <= d.created_at and (r.created_at, r.cdid) > (d.created_at, d.cdid)
+    and not d.provisional
+    and (d.only_author is null or r.author = d.only_author)
+  returning r.key, r.schema
 ), kept as (
   insert into mirror.retired (key, cdid, deleted_at, deleted_by)
   select key, cdid, deleted_at, deleted_by from gone where not forgotten order by cdid, key
   on conflict do nothing
 ), marked as (
   insert into mirror.projection_queue (key, marked_at, former_schemas)
-  select key, $8, array[schema] from gone where schema = any($7::text[]) order by key
+  select key, $8, array[schema] from (select key, schema from gone union select key, schema from restarted) as m
+  where schema = any($7::text[]) order by key
   on conflict (key) do update set
     generation = nextval('mirror.projection_generation'),
     former_schemas = array(
@@ -121,6 +150,13 @@ update mirror.records r
 set first_created_at = least(r.first_created_at, t.created_at)
 from unnest($1::text[], $2::timestamptz[]) as t (key, created_at)
 where r.key = t.key
+
+-- name: restart_first_created
+-- A delete that is older than what stands ended the life before it; what was the first createdAt was of that life.
+update mirror.records r
+set first_created_at = t.created_at
+from unnest($1::text[], $2::timestamptz[]) as t (key, created_at)
+where r.key = t.key and r.created_at >= t.created_at
 
 -- name: retire
 -- Documents that were replaced or removed.

@@ -17,7 +17,13 @@ from (
 ) as f
 join mirror.activity a on a.subject = f.ackee and a.posts_30d > 0 and a.profile is not null
 where $4::text[] is null or a.subject in (select unnest($4))
-order by a.rank - date_part('epoch', $3::timestamptz) / a.half_life_seconds desc, a.profile
+order by
+  -- the rank does not move with time, but by what is held: that counts 1 at any moment
+  case when a.held = 0 then a.rank - date_part('epoch', $3::timestamptz) / a.half_life_seconds
+    else ln(a.held + a.weight * power(
+      2::float8, greatest(-greatest(date_part('epoch', $3 - a.newest_at), 0) / a.half_life_seconds, -1000)
+    )) / ln(2::float8) end desc,
+  a.profile
 offset $5 limit $6
 
 -- name: rank_communities
