@@ -13,6 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from indexer.concrnt.proofs import check_commit
+from indexer.mirror.context import Needs, lock_owners
 from indexer.replication import residents
 from indexer.replication.page import read_rows
 from indexer.replication.trust import TrustMode
@@ -45,7 +47,9 @@ from tests.replication.network import START, stage
 from tests.replication.stage import NOW, SCHEMAS, open_mirror
 
 if TYPE_CHECKING:
+    from indexer.concrnt.documents import Commit
     from indexer.concrnt.keys import KeyPair
+    from indexer.concrnt.proofs import ProofFault, Resolver
     from tests.replication.stage import Mirror
 
 pytestmark = pytest.mark.anyio
@@ -602,3 +606,40 @@ async def test_checking_many_proofs_never_holds_up_the_event_loop(database_url: 
         watching.cancel()
         assert len(judgement.verdicts) == 2000
         assert longest < 0.05
+
+
+_WAITERS = "select from pg_locks where locktype = 'advisory' and not granted"
+
+
+@pytest.mark.parametrize(
+    ("mode", "ahead"),
+    [
+        (TrustMode.AUTHORITY, [entity(ALICE, ALPHA), acked(ALICE, BOB)]),
+        (TrustMode.STRICT, [entity(ALICE, ALPHA), profile(ALICE), post(ALICE, "1", "x"), acked(ALICE, BOB)]),
+    ],
+)
+async def test_what_is_proven_in_any_case_is_proven_before_anybody_waits_for_its_owners(
+    database_url: str, mode: TrustMode, ahead: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a page whose owners are locked elsewhere, and not once more in its turn; what leans waits."""
+    page = [*ahead, acked(PHONE, EVE)]
+    checked: list[str] = []
+    real = check_commit
+
+    def check(commit: Commit, resolve: Resolver) -> ProofFault | None:
+        checked.append(commit.document)
+        return real(commit, resolve)
+
+    monkeypatch.setattr("indexer.replication.proving.check_commit", check)
+    async with open_mirror(database_url, mode) as mirror:
+        await mirror.write(BETA, [])
+        async with mirror.database.connection() as other, other.transaction():
+            await lock_owners(other, Needs(settled_owners={ALICE.ccid}))
+            writing = asyncio.create_task(mirror.write(BETA, page))
+            with anyio.fail_after(10):
+                while not await mirror.rows(_WAITERS):
+                    pass  # asking is what others get their turn by
+            assert checked == [msgspec.json.decode(one)["document"] for one in ahead]
+        await writing
+        assert len(checked) == len(page)
+        assert {row["ackee"] for row in await mirror.rows("select ackee from mirror.acks")} == {BOB.ccid}
