@@ -6,8 +6,8 @@ page. No filter with thousands of values is sent to it:
 
 * The engine is asked for as many ids as the page is deep, as in any search, which also tells how many match.
 * Few matches (up to `WHOLE`) come whole, as ids, and the database ranks those among them.
-* Of many, the whole ranking is made, and the engine is asked which of its ids are `among` the matches, in its own
-  bounded way. To find all of very many would cost more than the answer.
+* Of many, the whole ranking is made, and the engine is asked which of its ids are `among` the matches, in its
+  own bounded way. To find all of very many would cost more than the answer.
 
 A cursor (viewer_cursors.py) goes on behind the last hit, at the moment of the first page, to the end of both
 lists; an `offset` ends at the bound of paging.
