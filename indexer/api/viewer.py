@@ -4,15 +4,15 @@ Two lists follow each other: what the database ranks, then, with `q`, the other 
 them. The database alone ranks; the engine is only asked which documents match, and for the documents of one
 page. No filter with thousands of values is sent to it:
 
-* Few matches (up to `WHOLE`) come whole, as ids, and the database ranks those among them. The first `PROBE`
-  tell how many there are: of very many, finding `WHOLE` would cost more than the answer.
-* Of many, the whole ranking is made, the engine is asked which of its ids are `among` the matches, in its own
-  bounded way, and for as many ids of the others as the page is deep.
+* The engine is asked for as many ids as the page is deep, as in any search, which also tells how many match.
+* Few matches (up to `WHOLE`) come whole, as ids, and the database ranks those among them.
+* Of many, the whole ranking is made, and the engine is asked which of its ids are `among` the matches, in its
+  own bounded way. To find all of very many would cost more than the answer.
 
 A cursor (viewer_cursors.py) goes on behind the last hit, at the moment of the first page, to the end of both
 lists; an `offset` ends at the bound of paging.
 
-A page costs one ranking, at most four questions for ids, and its documents. What is ranked but not in the
+A page costs one ranking, at most three questions for ids, and its documents. What is ranked but not in the
 engine (it is on its way, or just went) is no hit; until the next tick the total may count it.
 """
 
@@ -43,9 +43,8 @@ if TYPE_CHECKING:
     from indexer.engines.base import Engine
     from indexer.mirror.ranking import Ranked, RankedPage
 
-PROBE: Final = 1_000
+WHOLE: Final = 1_000
 _REST_AT_ONCE: Final = 100
-WHOLE: Final = 5_000
 
 
 class Ranking(Protocol):
@@ -132,8 +131,8 @@ class ViewerSearch:
         return await self._page(list(ranked), ranked, total, has_more=end < total)
 
     async def _matching(self, offset: int, end: int) -> ViewerPage:
-        request = self._request()
-        found = await self._matches(request, end)
+        request = self._request(end)
+        found = await self._matches(request)
         others = [each for each in found.seen if each not in found.places]
         page = [*found.ranked, *others][offset:end]
         ranked = {each: ranked for each, (_, ranked) in found.places.items()}
@@ -153,8 +152,8 @@ class ViewerSearch:
             at = _behind(place, list(shown), page.ranked)
             ids: Sequence[str] = list(shown)[at : at + self.asked.limit]
             return await self._page(ids, shown, page.total, has_more=at + len(ids) < len(shown))
-        request = self._request()
-        found = await self._matches(request, 1)
+        request = self._request(1)
+        found = await self._matches(request)
         ranked = {each: ranked for each, (_, ranked) in found.places.items()}
         if isinstance(place, RestPlace):
             return await self._rest(found, request, place.cursor, [])
@@ -183,18 +182,18 @@ class ViewerSearch:
             if cursor is None:
                 return ViewerPage(hits, found.total, None)
 
-    def _request(self) -> SearchRequest:
+    def _request(self, depth: int) -> SearchRequest:
         return SearchRequest(
             self.kind.index,
             self.asked.text,
             sort=self.kind.default_sort,
-            limit=min(PROBE, self.max_total_hits),
+            limit=max(depth, 1),
         )
 
-    async def _matches(self, request: SearchRequest, end: int) -> _Matches:
-        """Find what matches: all that is ranked, of the rest as many as a page that ends there may show."""
+    async def _matches(self, request: SearchRequest) -> _Matches:
+        """Find what matches: all that is ranked, of the rest as many as the request asks for."""
         found = await self.engine.find_ids(request)
-        if len(found.ids) < found.estimated_total <= WHOLE:
+        if len(found.ids) == request.limit and found.estimated_total <= WHOLE:
             request = replace(request, limit=min(WHOLE + 1, self.max_total_hits))
             found = await self.engine.find_ids(request)
         if len(found.ids) < request.limit:
@@ -204,10 +203,8 @@ class ViewerSearch:
         else:
             places = await self._all_ranked()
             matching = (await self.engine.find_ids(request, places)).ids if places else []
+            # So many that the page is full even if all ranked ones are among them.
             seen, total = found.ids, max(found.estimated_total, len(matching))
-            if len(matching) < end and len(seen) < end:
-                # So many that the page is full even if all ranked ones are among them.
-                seen = (await self.engine.find_ids(replace(request, limit=end))).ids
         # Stable: profiles of one person keep the engine's order.
         matching.sort(key=lambda each: places[each][0])
         return _Matches(matching, places, seen, total)

@@ -47,8 +47,9 @@ from tests.engines.samples import user
 from tests.replication.stage import open_mirror
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Collection
 
+    from indexer.engines.base import FoundIds, SearchRequest
     from tests.replication.stage import Mirror
 
 pytestmark = pytest.mark.anyio
@@ -273,6 +274,25 @@ async def test_pages_across_both_lists_neither_repeat_nor_skip(
             key for offset in range(0, 1_300, 100) for key in await see.people(offset=offset, limit=100)
         ]
         assert ranked == keys[:1_250]
+
+
+async def test_no_more_ids_are_asked_for_than_a_page_is_deep(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of very many matches a page is what they cost, and one question about those who are ranked."""
+    monkeypatch.setattr(viewer, "WHOLE", 10)
+    async with viewing(database_url) as see:
+        keys = await _many(see, 30, 20)
+        asked: list[tuple[int, bool]] = []
+        find_ids = see.stage.engine.find_ids
+
+        async def noting(request: SearchRequest, among: Collection[str] | None = None) -> FoundIds:
+            asked.append((request.limit, among is not None))
+            return await find_ids(request, among)
+
+        monkeypatch.setattr(see.stage.engine, "find_ids", noting)
+        assert await see.people(q="ねこ", offset=20, limit=5) == keys[20:25]
+        assert asked == [(25, False), (25, True)]
 
 
 async def test_the_deepest_page_ends_the_list(database_url: str) -> None:
