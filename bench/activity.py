@@ -11,7 +11,8 @@ n-th of them in proportion to 1/n. Then, in one run:
   and queues what the search engine lacks. Delivering that is measured apart. Once the changes are those of
   one in a hundred people, as in ten minutes of a network's life, once they are scattered over everybody,
   the worst there is;
-* viewer mode for somebody who follows 5,000 people, against plain keyword searches on the same data.
+* viewer mode for somebody who follows 5,000 people, against plain keyword searches on the same data: of
+  people, of communities, and of the entries, of which `--posts` are indexed (all would take some minutes).
 
 Machines are shared and noisy: compare within one run.
 """
@@ -34,17 +35,20 @@ from indexer.api.kinds import SEARCH_KINDS
 from indexer.api.search import SearchService
 from indexer.engines.base import WriteBatch
 from indexer.engines.ids import document_id
-from indexer.engines.indexes import COMMUNITIES, INDEXES, USERS
+from indexer.engines.indexes import COMMUNITIES, INDEXES, POSTS, USERS
 from indexer.engines.postgres import PostgresEngine
 from indexer.mirror.activity import Activity, Counting
 from indexer.mirror.database import Database
 from indexer.mirror.embedded import start_embedded
 from indexer.mirror.migrate import migrate
 from indexer.mirror.ranking import ViewerRanking
+from indexer.projection.documents import rfc3339
 from indexer.projection.figures import FigureDelivery
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from indexer.engines.base import Document
 
 PROFILE = "https://schema.concrnt.world/p/main.json"
 COMMUNITY = "https://schema.concrnt.world/t/community.json"
@@ -188,6 +192,34 @@ async def _index(engine: PostgresEngine, people: int) -> None:
     await engine.write(WriteBatch({COMMUNITIES: communities}))
 
 
+async def _index_posts(database: Database, engine: PostgresEngine, posts: int) -> None:
+    after = ""
+    for start in range(0, posts, 5_000):
+        rows = await database.fetch(
+            "select key, author, first_created_at as at from mirror.records"
+            f" where schema = '{POST}' and key > $1 order by key limit $2",
+            after,
+            min(5_000, posts - start),
+        )
+        if not rows:
+            return
+        after = rows[-1]["key"]
+        documents: list[Document] = [
+            {
+                "id": document_id(row["key"]),
+                "type": "post",
+                "cckv": row["key"],
+                "author": row["author"],
+                "owner": row["author"],
+                "schema": POST,
+                "body": f"{_WORDS[number % 10]}が好き {_WORDS[number // 10 % 10]} word{number}",
+                "createdAt": rfc3339(row["at"]),
+            }
+            for number, row in enumerate(rows, start=start)
+        ]
+        await engine.write(WriteBatch({POSTS: documents}))
+
+
 async def _change(database: Database, people: int, changes: int, round_: int, share: int) -> None:
     """New entries (half), deletes and older copies (a quarter each) by one in `share` of the people."""
     active = f"(right(author, 12)::bigint % {share}) = {round_ % share}"
@@ -311,8 +343,8 @@ async def _viewer(database: Database, engine: PostgresEngine, repeats: int) -> N
         community_schemas=[COMMUNITY],
     )
     service = SearchService(engine, ranking, clock=lambda: NOW + timedelta(hours=1))
-    users, communities = SEARCH_KINDS[:2]
-    for kind, what in ((users, "people"), (communities, "communities")):
+    users, communities, posts = SEARCH_KINDS[:3]
+    for kind, what in ((posts, "posts"), (users, "people"), (communities, "communities")):
         queries = {
             "keyword": [f"q={word}&offset={20 * (n % 3)}" for n, word in enumerate(_WORDS)],
             "viewer": [f"viewer={VIEWER}&offset={20 * n}" for n in range(10)],
@@ -320,6 +352,8 @@ async def _viewer(database: Database, engine: PostgresEngine, repeats: int) -> N
                 f"viewer={VIEWER}&q={word}&offset={20 * (n % 3)}" for n, word in enumerate(_WORDS)
             ],
         }
+        if kind is posts:
+            queries = {"keyword": queries["keyword"]}
         for name, asked in queries.items():
             seconds = []
             for number in range(repeats * len(asked)):
@@ -332,7 +366,7 @@ async def _viewer(database: Database, engine: PostgresEngine, repeats: int) -> N
             )
 
 
-async def _measure(people: int, entries: int, rounds: int) -> None:
+async def _measure(people: int, entries: int, posts: int, rounds: int) -> None:
     with tempfile.TemporaryDirectory(prefix="concrnt-bench-") as name:
         server = await asyncio.to_thread(start_embedded, Path(name))
         try:
@@ -347,6 +381,7 @@ async def _measure(people: int, entries: int, rounds: int) -> None:
             await database.execute("vacuum analyze")
             await _index(engine, people)
             await _ticks(database, engine, people, entries, rounds)
+            await _index_posts(database, engine, posts)
             await database.execute("vacuum analyze")
             await _viewer(database, engine, rounds * 4)
             await database.close()
@@ -359,9 +394,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure ticks and viewer mode.")
     parser.add_argument("--people", type=int, default=100_000)
     parser.add_argument("--entries", type=int, default=1_000_000)
+    parser.add_argument("--posts", type=int, default=100_000, help="how many entries are searchable")
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    asyncio.run(_measure(arguments.people, arguments.entries, arguments.rounds))
+    asyncio.run(_measure(arguments.people, arguments.entries, arguments.posts, arguments.rounds))
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from indexer.engines.base import Engine
     from indexer.mirror.ranking import Ranked, RankedPage
 
-WHOLE: Final = 1_000
+WHOLE: Final = 2_000
 _REST_AT_ONCE: Final = 100
 
 
