@@ -142,11 +142,10 @@ class EntityPut:
 
 @dataclass(frozen=True, slots=True)
 class LeftHome:
-    """A server on which a person surely lived; a newer entity document, created at `since`, names another."""
+    """A server on which a person surely lived; a newer entity document names another."""
 
     owner: str
     domain: str
-    since: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from indexer.mirror.changes import LeftHome
     from indexer.mirror.database import Connection, Database
 
 _SQL = load("indexer.mirror", "queries/judging.sql")
@@ -105,19 +104,9 @@ async def judge_entity(connection: Connection, entity: StoredEntity, standing: E
 # --- deletes
 
 
-async def deletes_after(
-    connection: Connection, cdid: str, *, limit: int, of: LeftHome | None = None
-) -> list[StoredDelete]:
-    """Deletes whose documents were kept, by CDID, past one of them: all, or those of a left home."""
-    name, more = _which("deletes", of)
-    return [StoredDelete(**dict(row)) for row in await connection.fetch(_SQL[name], cdid, limit, *more)]
-
-
-def _which(what: str, of: LeftHome | None) -> tuple[str, tuple[object, ...]]:
-    """The statement for all, or for what came from a home that was left, and its further parameters."""
-    if of is None:
-        return f"{what}_after", ()
-    return f"{what}_of_left_home", (of.owner, of.domain, of.since)
+async def deletes_after(connection: Connection, cdid: str, *, limit: int) -> list[StoredDelete]:
+    """Deletes whose documents were kept, by CDID, past one of them."""
+    return [StoredDelete(**dict(row)) for row in await connection.fetch(_SQL["deletes_after"], cdid, limit)]
 
 
 async def limit_deletes(connection: Connection, limits: Mapping[str, tuple[bool, bool]]) -> None:
@@ -138,12 +127,9 @@ async def remove_deletes(connection: Connection, deletes: Iterable[StoredDelete]
 # --- records
 
 
-async def records_after(
-    connection: Connection, key: str, *, limit: int, of: LeftHome | None = None
-) -> list[StoredRecord]:
-    """Records in the order of keys, past one of them: all, or those of a left home."""
-    name, more = _which("records", of)
-    return [StoredRecord(**dict(row)) for row in await connection.fetch(_SQL[name], key, limit, *more)]
+async def records_after(connection: Connection, key: str, *, limit: int) -> list[StoredRecord]:
+    """Records in the order of keys, past one of them."""
+    return [StoredRecord(**dict(row)) for row in await connection.fetch(_SQL["records_after"], key, limit)]
 
 
 async def judge_records(connection: Connection, provisional: Mapping[StoredRecord, bool]) -> None:
@@ -165,11 +151,10 @@ async def remove_records(
 
 
 async def follows_after(
-    connection: Connection, place: tuple[str, str, str], *, limit: int, of: LeftHome | None = None
+    connection: Connection, place: tuple[str, str, str], *, limit: int
 ) -> list[StoredFollow]:
-    """Follows whose documents were kept, past (acker, ackee, schema): all, or those of a left home."""
-    name, more = _which("follows", of)
-    return [StoredFollow(**dict(row)) for row in await connection.fetch(_SQL[name], *place, limit, *more)]
+    """Follows whose documents were kept, past (acker, ackee, schema)."""
+    return [StoredFollow(**dict(row)) for row in await connection.fetch(_SQL["follows_after"], *place, limit)]
 
 
 async def judge_follows(connection: Connection, provisional: Mapping[StoredFollow, bool]) -> None:

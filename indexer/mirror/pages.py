@@ -34,6 +34,8 @@ async def apply_changes(
     connection: Connection, changes: Changes, *, indexed_schemas: Sequence[str], now: datetime
 ) -> None:
     """Carry out `changes`. The owners' locks are held and the context was read in this transaction."""
+    # First, while all that was said there still stands.
+    await note_left_homes(connection, changes.left_homes, changes.source)
     await _sweep(connection, changes, indexed_schemas, now)
     if changes.removed_keys:
         await connection.execute(_SQL["remove_keys"], sorted(changes.removed_keys))
@@ -45,7 +47,6 @@ async def apply_changes(
         await connection.execute(
             _SQL["mark_keys"], [m.key for m in marks], now, [m.former_schema for m in marks]
         )
-    await note_left_homes(connection, changes.left_homes)
     await keep_open_questions(connection, changes, now=now)
     await keep_dead_letters(connection, changes.source, changes.dead_letters, now=now)
 

@@ -106,6 +106,8 @@ create table mirror.retired (
   primary key (cdid, key)
 );
 
+create index retired_key on mirror.retired (key);
+
 -- Deletes, each kept for good.
 create table mirror.tombstones (
   owner text collate "C" not null,
@@ -240,16 +242,18 @@ create table mirror.set_aside (
 create index set_aside_due on mirror.set_aside (domain, due_at, owner) where due_at is not null;
 create index set_aside_domain on mirror.set_aside (domain, seen_at);
 
--- Where people surely lived until a newer entity document, created at `since`, named another server: what the server
--- that they left said of them from then on is to be judged again.
+-- Servers on which people surely lived until a newer entity document named another: what these said of them is to be
+-- taken out and judged again. A leaving that is noted again has another generation.
+create sequence mirror.left_home_generation;
+
 create table mirror.left_homes (
   owner text collate "C" not null,
   domain text collate "C" not null,
-  since timestamptz not null,
+  generation bigint not null default nextval('mirror.left_home_generation'),
   primary key (owner, domain)
 );
 
-create index left_homes_domain on mirror.left_homes (domain);
+create index left_homes_domain on mirror.left_homes (domain, generation);
 
 -- Commits whose proof leans on a document that is not here yet: a reference's post, the enactment of a subkey
 -- (these are asked for where their owner lives). Judged again when it is.

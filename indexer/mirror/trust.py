@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from indexer.mirror.changes import DeadLetter, EntityStanding, LeftHome
+from indexer.mirror.changes import DeadLetter, EntityStanding
 from indexer.mirror.letters import DEAD_LETTERS_PER_SERVER, keep_dead_letters
 from indexer.statements import load
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from indexer.mirror.changes import Changes
+    from indexer.mirror.changes import Changes, LeftHome
     from indexer.mirror.database import Connection, Database
 
 _SQL = load("indexer.mirror", "queries/trust.sql")
@@ -170,22 +170,11 @@ async def settle_owners(
     return withdrawn
 
 
-async def note_left_homes(connection: Connection, left: Sequence[LeftHome]) -> None:
-    """What these servers said of people who had left them is to be judged again."""
+async def note_left_homes(connection: Connection, left: Sequence[LeftHome], source: str) -> None:
+    """What these servers said of people who left them is to be judged again; `source` tells it."""
     if left:
-        columns = [[getattr(one, name) for one in left] for name in ("owner", "domain", "since")]
-        await connection.execute(_SQL["note_left_homes"], *columns)
-
-
-async def next_left_home(database: Database) -> LeftHome | None:
-    """A home of which something is to be judged again."""
-    row = await database.fetchrow(_SQL["next_left_home"])
-    return None if row is None else LeftHome(row["owner"], row["domain"], row["since"])
-
-
-async def forget_left_home(database: Database, left: LeftHome) -> None:
-    """It was judged again, whatever was noted of a later leaving."""
-    await database.execute(_SQL["forget_left_home"], left.owner, left.domain, left.since)
+        owners, domains = [one.owner for one in left], [one.domain for one in left]
+        await connection.execute(_SQL["note_left_homes"], owners, domains, source)
 
 
 async def keep_open_questions(connection: Connection, changes: Changes, *, now: datetime) -> None:

@@ -1,7 +1,6 @@
-"""Judging again what is stored: all of it after `trust.mode` changed, or what a left home said.
+"""Judging again what is stored, after `trust.mode` changed: part of a rebuild.
 
     done = await judge_stored(database, judge, schemas, now=now, on_progress=show)
-    done = await judge_left_home(database, judge, schemas, left, now=now)
 
 Goes through entities, deletes, records, follows and what was rejected, in this order, in batches of one
 transaction each. What no longer counts goes from the mirror and, by its mark, from the search engine; it is
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from indexer.mirror.changes import LeftHome
     from indexer.mirror.database import Connection, Database
     from indexer.replication.judge import Judge
     from indexer.replication.page import Row
@@ -116,21 +114,6 @@ async def judge_stored(
             on_progress(JudgingProgress(stage, bench.done.judged[stage], totals[stage.value]))
     if judge is not None:
         bench.done.logs_to_read = await stored.read_set_aside(database, now=now)
-    return bench.done
-
-
-async def judge_left_home(
-    database: Database, judge: Judge, schemas: Schemas, left: LeftHome, *, now: datetime
-) -> Rejudged:
-    """Judge what a server said of a person, dated after they had left it, by where the person lives now.
-
-    Whoever speaks for the person now is read again where something counts no more. Raises `StoreUnavailable`.
-    """
-    bench = _Bench(database, judge, schemas, PageWriter(database, schemas=schemas, trust=judge), now)
-    errands: list[_Errand] = [_Deletes(bench, of=left), _Records(bench, of=left), _Follows(bench, of=left)]
-    for errand in errands:
-        while len(await errand.batch()) == BATCH:
-            pass
     return bench.done
 
 
@@ -311,7 +294,6 @@ class _Entities:
 class _Deletes:
     bench: _Bench
     after: str = ""
-    of: LeftHome | None = None
 
     async def batch(self) -> Sequence[stored.StoredDelete]:
         items, worth_more = await self.bench.transaction("judge_deletes", self._work)
@@ -324,7 +306,7 @@ class _Deletes:
     async def _work(
         self, connection: Connection, counted: Rejudged
     ) -> tuple[list[stored.StoredDelete], list[tuple[str, list[Row]]]]:
-        items = await stored.deletes_after(connection, self.after, limit=BATCH, of=self.of)
+        items = await stored.deletes_after(connection, self.after, limit=BATCH)
         await lock_owners(connection, Needs(deleting_owners={one.owner for one in items}))
         worth_more = []
         for part in await self.bench.judged(connection, items, counted):
@@ -353,7 +335,6 @@ def _limits(worth: Worth) -> tuple[bool, bool]:
 class _Records:
     bench: _Bench
     after: str = ""
-    of: LeftHome | None = None
 
     async def batch(self) -> Sequence[stored.StoredRecord]:
         items = await self.bench.transaction("judge_records", self._work)
@@ -363,7 +344,7 @@ class _Records:
 
     async def _work(self, connection: Connection, counted: Rejudged) -> list[stored.StoredRecord]:
         bench = self.bench
-        items = await stored.records_after(connection, self.after, limit=BATCH, of=self.of)
+        items = await stored.records_after(connection, self.after, limit=BATCH)
         await lock_owners(connection, Needs(deleting_owners={one.owner for one in items}))
         for part in await bench.judged(connection, items, counted):
             await stored.judge_records(
@@ -381,7 +362,6 @@ class _Records:
 class _Follows:
     bench: _Bench
     after: tuple[str, str, str] = ("", "", "")
-    of: LeftHome | None = None
 
     async def batch(self) -> Sequence[stored.StoredFollow]:
         items = await self.bench.transaction("judge_follows", self._work)
@@ -390,7 +370,7 @@ class _Follows:
         return items
 
     async def _work(self, connection: Connection, counted: Rejudged) -> list[stored.StoredFollow]:
-        items = await stored.follows_after(connection, self.after, limit=BATCH, of=self.of)
+        items = await stored.follows_after(connection, self.after, limit=BATCH)
         await lock_owners(connection, Needs(settled_owners={one.acker for one in items}))
         for part in await self.bench.judged(connection, items, counted):
             provisional = {one: worth is Worth.PROVISIONAL for one, worth in part.worths}

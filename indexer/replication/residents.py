@@ -12,7 +12,7 @@ What it owns: four errands, each stored in PostgreSQL, so that a crash leaves no
   subkeys are asked for where their owner lives, never of who brought the proof, within a budget too, and
   cached; posts come by their own feeds. What has waited for a week is judged without, unless where the
   owner lives does not answer: it is asked again after a minute, two, four, up to an hour.
-* What a server said of people who had left it by then is taken back (`left_homes.py`).
+* What a server said of people who left it is judged again (`left_homes.py`), beside the others too.
 
 The seed's answer is the operator's choice: it counts for more than what a server claims of itself, and for
 less than a document with a proof that holds.
@@ -112,6 +112,7 @@ class Residents:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._go_on(self.find_out))
             group.create_task(self._go_on(self._rereading.run_once))
+            group.create_task(self._go_on(self._left_homes.run_once))
 
     async def _go_on(self, errand: Callable[[], Awaitable[bool]]) -> None:
         while True:
@@ -125,13 +126,13 @@ class Residents:
     async def run_once(self) -> bool:
         """One round of each errand; whether there may be more to do at once. Raises `StoreUnavailable`."""
         found_out = await self.find_out()
+        left = await self._left_homes.run_once()
         read = await self._rereading.run_once()
-        return found_out or read
+        return found_out or left or read
 
     async def find_out(self) -> bool:
         """One round of all but reading again, likewise."""
         asked = await self._ask()
-        left = await self._left_homes.run_once()
         fetched = await self._fetch_enactments()
         judged_again = await self._page_writer.judge_again(
             limit=JUDGED_PER_ROUND,
@@ -142,7 +143,7 @@ class Residents:
         await self._questions.tidy(now=self._clock())
         for (server, reason), number in judged_again.rejected.items():
             self._metrics.rejected_later(server, reason, number)
-        return asked or left > 0 or judged_again.number > 0
+        return asked or judged_again.number > 0
 
     # --- looking people up
 

@@ -322,7 +322,7 @@ class Judging:
             homes = [home for home in (before, *(home for _, home in told)) if home is not None]
             sure = [home for home in homes if home.is_sure]
             left += [
-                LeftHome(owner, former.domain, newer.created_at)
+                LeftHome(owner, former.domain)
                 for former, newer in pairwise(sure)
                 if former.domain != newer.domain
             ]

@@ -161,7 +161,7 @@ class PageWriter:
             facts = await load_facts(connection, source, people, csid=False, told=people)
             home = facts.homes[entity.ccid]
             if former is not None and former.is_sure and former.domain != home.domain:
-                await note_left_homes(connection, [LeftHome(entity.ccid, former.domain, home.created_at)])
+                await note_left_homes(connection, [LeftHome(entity.ccid, former.domain)], source)
             if not home.is_sure or entity.ccid not in facts.open_owners:
                 return {}
             homes = {entity.ccid: home.domain}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from indexer.concrnt.documents import Commit, Kind
 from indexer.mirror.changes import EntityPut, EntityStanding
-from indexer.replication.left_homes import LeftHomes
+from indexer.replication.left_homes import OF_EACH_SERVER, LeftHomes
 from indexer.replication.page import read_rows
 from indexer.replication.residents import WAITING_FOR
 from indexer.replication.trust import TrustMode, owner_of_commit
@@ -24,6 +24,7 @@ from indexer.simulation.network import Network
 from indexer.simulation.scripted import (
     ALPHA,
     BETA,
+    GAMMA,
     ack,
     delete,
     entity,
@@ -134,8 +135,8 @@ def _concerned(row: Commit) -> set[str]:
     return {owner_of_commit(row), *([row.associate.owner] if row.associate is not None else [])}
 
 
-async def left_homes(mirror: Mirror) -> int:
-    """Judge what was said by servers that people had left; how many there were."""
+async def left_homes(mirror: Mirror) -> bool:
+    """Judge what was said by servers that people had left; whether there were any."""
     assert mirror.judge is not None
 
     def rejected(_server: str, _reason: str, _number: int) -> None:
@@ -251,75 +252,146 @@ async def _read_in(mirror: Mirror, feeds: Sequence[tuple[str, Sequence[bytes]]])
     return await mirror.keys()
 
 
-async def test_unproven_words_on_a_server_that_was_left_count_only_if_read_while_they_lived_there(
-    database_url: str,
-) -> None:
-    """Read before the move is known they stay; after it they are refused. Proven ones count in any order."""
+async def test_unproven_words_on_a_server_that_was_left_do_not_count(database_url: str) -> None:
+    """Whether they were read before the move was known or after it. Proven ones count in any order."""
     former = (
         ALPHA,
         [entity(ALICE, ALPHA, created_at=OLD), post(ALICE.ccid, "1", "古い"), post(ALICE, "2", "x")],
     )
     new = (BETA, [entity(ALICE, BETA, created_at=LATE), post(ALICE, "3", "y", created_at=LATE)])
-    in_any_order = {post_key(ALICE, "2"), post_key(ALICE, "3")}
     async with open_mirror(database_url, TrustMode.AUTHORITY) as mirror:
-        assert await _read_in(mirror, [former, new]) == in_any_order | {post_key(ALICE, "1")}
-        assert await _read_in(mirror, [new, former]) == in_any_order
+        for feeds in ([former, new], [new, former]):
+            await _read_in(mirror, feeds)
+            await finish(mirror, dict(feeds), {})
+            assert await mirror.keys() == {post_key(ALICE, "2"), post_key(ALICE, "3")}
 
 
-def _taken_over() -> tuple[list[bytes], list[bytes]]:
-    """Alice's home, to which she moved; and what the server that she had left says of her since, unproven."""
-    home = [
-        entity(ALICE, ALPHA, created_at=_at(10)),
-        profile(ALICE, username="alice", created_at=_at(11)),
-        post(ALICE, "1", "true", created_at=_at(11)),
-        ack(ALICE, BOB, created_at=_at(11)),
-    ]
-    left = [
-        entity(ALICE, MALLORY, created_at=_at(1)),
-        post(ALICE.ccid, "0", "from when she lived there", created_at=_at(2)),
-        post(ALICE.ccid, "1", "HACKED", created_at=_at(20)),
-        profile(ALICE.ccid, username="HACKED", created_at=_at(20)),
-        delete(f"cckv://{ALICE.ccid}/*", author=ALICE.ccid, created_at=_at(21)),
-        post(ALICE.ccid, "2", "HACKED", created_at=_at(22)),
-        ack(ALICE.ccid, BOB, kind="unack", created_at=_at(22)),
-        ack(ALICE.ccid, key_pair("carol").ccid, created_at=_at(22)),
-    ]
-    return home, left
+_WIPE = f"cckv://{ALICE.ccid}/concrnt.world/*"
+_MOVED, _LIVED = entity(ALICE, ALPHA, created_at=_at(10)), entity(ALICE, MALLORY, created_at=_at(1))
+_TRUE = [
+    profile(ALICE, username="alice", created_at=_at(11)),
+    *(post(ALICE, str(number), "true", created_at=_at(12)) for number in range(3)),
+    ack(ALICE, BOB, created_at=_at(12)),
+]
+_OLD = [profile(ALICE, username="alice", created_at=_at(2)), post(ALICE, "1", "true", created_at=_at(3))]
 
 
-@pytest.mark.parametrize("page", [1, 2, 3, 100])
-@pytest.mark.parametrize("how", ["left first", "home first", "in turns", "in one feed"])
+def _hacked(day: int) -> bytes:
+    return profile(ALICE.ccid, username="HACKED", created_at=_at(day))
+
+
+def _wipe(day: int) -> bytes:
+    return delete(_WIPE, author=ALICE.ccid, created_at=_at(day))
+
+
+def _unfollow(day: int) -> bytes:
+    return ack(ALICE.ccid, BOB, kind="unack", created_at=_at(day))
+
+
+# What the server that Alice has left says, and what her home does.
+_LEFT = {
+    "true commits in a bad order": (_replayed()[1], _replayed()[0][1:]),
+    "true commits, then a delete of all that is dated back": ([*_TRUE, _wipe(2)], _TRUE),
+    "a profile that is dated back over the true one": ([_TRUE[0], _hacked(2)], _TRUE),
+    "a delete that is dated before the move": ([_wipe(9)], _OLD),
+    "forged over true, and deleted": (
+        [
+            *_TRUE,
+            _hacked(20),
+            post(ALICE.ccid, "1", "HACKED", created_at=_at(20)),
+            delete(profile_key(ALICE), author=ALICE.ccid, created_at=_at(21)),
+            delete(post_key(ALICE, "1"), author=ALICE.ccid, created_at=_at(21)),
+        ],
+        _TRUE,
+    ),
+    "all of today": (
+        [
+            post(ALICE.ccid, "0", "from when she lived there", created_at=_at(2)),
+            post(ALICE.ccid, "1", "HACKED", created_at=_at(20)),
+            _hacked(20),
+            _wipe(21),
+            post(ALICE.ccid, "2", "HACKED", created_at=_at(22)),
+            _unfollow(22),
+            ack(ALICE.ccid, EVE, created_at=_at(22)),
+        ],
+        _TRUE,
+    ),
+    "an unfollow that is dated back": ([_unfollow(2)], _TRUE),
+    "an unfollow over a true follow": ([_TRUE[-1], _unfollow(13)], _TRUE),
+}
+
+
+async def _seen_of(mirror: Mirror) -> dict[str, Any]:
+    return {
+        "values": {key: await mirror.value(key) for key in await mirror.keys()},
+        "first": await mirror.rows("select key, first_created_at from mirror.records order by key"),
+        "follows": await mirror.rows("select ackee, valid from mirror.acks order by ackee"),
+        "left": await mirror.rows("select from mirror.left_homes"),
+    }
+
+
+@pytest.mark.parametrize("mode", [TrustMode.AUTHORITY, TrustMode.STRICT])
+@pytest.mark.parametrize("page", [1, 3, 100])
+@pytest.mark.parametrize("what", _LEFT)
 async def test_a_server_that_a_person_has_left_takes_nothing_over(
-    database_url: str, page: int, how: str
+    database_url: str, mode: TrustMode, page: int, what: str
 ) -> None:
-    """Its unproven words, dated after the move, go when the move is known; what they had done is undone."""
-    home, left = _taken_over()
-    turns = {
-        "left first": [(MALLORY, left), (ALPHA, home)],
-        "home first": [(ALPHA, home), (MALLORY, left)],
-        "in turns": [(MALLORY, left[:6]), (ALPHA, home[:2]), (MALLORY, left[6:]), (ALPHA, home[2:])],
-        "in one feed": [(MALLORY, [*left, home[0]]), (ALPHA, home)],
-    }[how]
-    feeds = {MALLORY: [*left, home[0]] if how == "in one feed" else left, ALPHA: home}
+    """Read first, in turns with the home, or telling of the move itself: as if the home were read first."""
+    said, done = _LEFT[what]
+    home, left = [_MOVED, *done], [_LIVED, *said]
+    middle = len(left) // 2
+    orders = [
+        [(ALPHA, home), (MALLORY, left)],
+        [(MALLORY, left), (ALPHA, home)],
+        [(MALLORY, left[:middle]), (ALPHA, home[:2]), (MALLORY, left[middle:]), (ALPHA, home[2:])],
+        [(MALLORY, [*left, _MOVED]), (ALPHA, home)],
+    ]
+    states = []
+    async with open_mirror(database_url, mode) as mirror:
+        for turns in orders:
+            await mirror.clear()
+            for source, commits in turns:
+                for start in range(0, len(commits), page):
+                    await mirror.write(source, commits[start : start + page])
+            await finish(mirror, {MALLORY: left, ALPHA: home}, {})
+            states.append(await _seen_of(mirror))
+    assert states[0]["values"]
+    assert "HACKED" not in repr(states[0]["values"])
+    assert states[1:] == [states[0]] * 3
+
+
+async def test_what_is_withdrawn_by_an_old_home_comes_back_with_the_true_one(database_url: str) -> None:
+    """Somebody shows an old entity document: what others said provisionally is withdrawn, not forgotten."""
+    home = [post(ALICE.ccid, "1", "unsigned"), ack(ALICE.ccid, BOB)]
     async with open_mirror(database_url, TrustMode.AUTHORITY) as mirror:
-        for source, commits in turns:
-            for start in range(0, len(commits), page):
-                await mirror.write(source, commits[start : start + page])
-        await finish(mirror, feeds, {})
-        keys = await mirror.keys()
-        assert keys - {post_key(ALICE, "0")} == {profile_key(ALICE), post_key(ALICE, "1")}
-        assert await mirror.value(profile_key(ALICE)) == {"username": "alice"}
-        assert (await mirror.value(post_key(ALICE, "1")))["body"] == "true"
-        follows = await mirror.rows("select ackee, valid from mirror.acks")
-        assert follows == [{"ackee": BOB.ccid, "valid": True}]
-        assert await mirror.rows("select from mirror.tombstones") == []
+        await mirror.write(ALPHA, home)
+        await mirror.write(MALLORY, [entity(ALICE, BETA, created_at=OLD)])
+        assert await mirror.keys() == set()
+        await mirror.write(ALPHA, [entity(ALICE, ALPHA, created_at=LATE)])
+        await finish(mirror, {ALPHA: home, MALLORY: []}, {})
+        assert await mirror.keys() == {post_key(ALICE, "1")}
+        assert await mirror.rows("select ackee, valid from mirror.acks") == [
+            {"ackee": BOB.ccid, "valid": True}
+        ]
+
+
+async def test_those_who_seem_to_leave_a_server_by_the_thousand_delay_nobody(database_url: str) -> None:
+    """Without a trace of them there nothing is noted, and of each server a few are taken a round."""
+    many = [key_pair(f"leaver {number}") for number in range(30)]
+    async with open_mirror(database_url, TrustMode.AUTHORITY) as mirror:
+        for who in many:
+            moves = [entity(who, f"x{day}.example", created_at=_at(day)) for day in range(1, 10)]
+            await mirror.write(MALLORY, moves)
         assert await mirror.rows("select from mirror.left_homes") == []
-        (counted,) = await mirror.rows(
-            "select rejected + coalesce((select sum(number) from mirror.rejected_later where domain = $1), 0)"
-            " as rejected from mirror.servers where domain = $1",
-            MALLORY,
-        )
-        assert counted["rejected"] >= 4  # the delete, what followed it, both follows: all that still stood
+        for who in many:
+            await mirror.write(MALLORY, [entity(who, MALLORY, created_at=_at(11)), post(who.ccid, "1", "x")])
+            await mirror.write(BETA, [entity(who, BETA, created_at=_at(12))])
+        await mirror.write(GAMMA, [entity(ALICE, GAMMA, created_at=_at(1)), _hacked(20)])
+        await mirror.write(ALPHA, [_MOVED, _TRUE[0]])
+        assert await left_homes(mirror)
+        (left,) = await mirror.rows("select count(*) as number from mirror.left_homes")
+        assert left["number"] == len(many) - OF_EACH_SERVER
+        assert await mirror.rows("select from mirror.records where source = $1", GAMMA) == []
 
 
 async def test_of_several_servers_without_proof_about_an_unknown_person_the_first_stands(

@@ -29,13 +29,6 @@ where signed is not null and cdid > $1
 order by cdid
 limit $2
 
--- name: deletes_of_left_home
--- Those of a person ($3) that came from the server ($4) that they had left by $5.
-select cdid, owner, source, signed, provisional, only_author from mirror.tombstones
-where signed is not null and cdid > $1 and owner = $3 and source = $4 and created_at >= $5
-order by cdid
-limit $2
-
 -- name: limit_deletes
 -- Deletes that are worth less than they were: $1 CDIDs, $2 provisional, $3 only for their author.
 update mirror.tombstones t set provisional = j.provisional, only_author = j.only_author
@@ -53,13 +46,6 @@ delete from mirror.retired where deleted_by = any($1::text[])
 -- name: records_after
 -- Records past a key.
 select key, owner, source, cdid, signed from mirror.records where key > $1 order by key limit $2
-
--- name: records_of_left_home
--- Those of a person ($3), by key, that came from the server ($4) that they had left by $5.
-select key, owner, source, cdid, signed from mirror.records
-where key > $1 and key >= 'cckv://' || $3 || '/' and key < 'cckv://' || $3 || '0' and source = $4 and created_at >= $5
-order by key
-limit $2
 
 -- name: judge_records
 -- Records judged again: $1 keys, $2 their documents, $3 provisional.
@@ -91,14 +77,6 @@ delete from mirror.retired where key = any($1::text[]) and deleted_by is null
 -- Follows past one of them.
 select acker, ackee, schema, source, cdid, signed from mirror.acks
 where (acker, ackee, schema) > ($1, $2, $3) and signed is not null
-order by acker, ackee, schema
-limit $4
-
--- name: follows_of_left_home
--- Those of a person ($5) that came from the server ($6) that they had left by $7.
-select acker, ackee, schema, source, cdid, signed from mirror.acks
-where (acker, ackee, schema) > ($1, $2, $3) and signed is not null
-  and acker = $5 and source = $6 and created_at >= $7
 order by acker, ackee, schema
 limit $4
 

@@ -145,9 +145,9 @@ where u.domain = $1
 
 -- name: carry_left_homes
 -- Homes that people left.
-insert into mirror.left_homes as l (owner, domain, since)
-select owner, $2, since from mirror.left_homes where domain = $1
-on conflict (owner, domain) do update set since = least(l.since, excluded.since)
+insert into mirror.left_homes (owner, domain)
+select owner, $2 from mirror.left_homes where domain = $1
+on conflict (owner, domain) do update set generation = excluded.generation
 
 -- name: carry_waiting
 -- Commits that wait for another document.

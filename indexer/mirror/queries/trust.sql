@@ -48,7 +48,7 @@ with settled as materialized (
   delete from mirror.records r
   using settled s
   where r.owner = s.owner and r.provisional and r.source <> s.domain
-  returning r.key, r.schema, r.source, r.signed
+  returning r.key, r.owner, r.schema, r.source, r.signed
 ), marked as (
   insert into mirror.projection_queue (key, marked_at, former_schemas)
   select key, $4, array[schema] from records where schema = any($3::text[]) order by key
@@ -63,12 +63,12 @@ with settled as materialized (
   delete from mirror.provisional_acks a
   using settled s
   where a.acker = s.owner and a.source <> s.domain
-  returning a.source, a.signed
+  returning a.acker as owner, a.source, a.signed
 ), tombstones as (
   delete from mirror.tombstones t
   using settled s
   where t.owner = s.owner and t.provisional and t.source <> s.domain
-  returning t.source, t.signed
+  returning t.owner, t.source, t.signed
 ), answered as (
   delete from mirror.unresolved u using settled s where u.owner = s.owner
 ), anywhere as (
@@ -83,11 +83,16 @@ with settled as materialized (
   select owner, domain, $4, $4 from owed
   on conflict (owner, domain) do update set due_at = excluded.due_at, read_to = null, read_to_ns = null
 ), withdrawn as (
-  select 'commit' as kind, source, signed from records
+  select 'commit' as kind, owner, source, signed from records
   union all
-  select 'ack', source, signed from acks
+  select 'ack', owner, source, signed from acks
   union all
-  select 'delete', source, signed from tombstones
+  select 'delete', owner, source, signed from tombstones
+), kept as (
+  -- should they turn out to live there after all
+  insert into mirror.set_aside (owner, domain, seen_at)
+  select distinct owner, source, $4::timestamptz from withdrawn
+  on conflict (owner, domain) do nothing
 )
 select w.kind, w.source, count(*)::integer as count, (array_agg(w.signed))[:$5] as signed
 from withdrawn w
@@ -118,19 +123,25 @@ on conflict (acker, ackee, schema) do update set
 where excluded.created_at > a.created_at
 
 -- name: note_left_homes
--- Where people ($1) lived ($2) until $3; of several leavings the earliest.
-insert into mirror.left_homes as l (owner, domain, since)
-select owner, domain, min(since) from unnest($1::text[], $2::text[], $3::timestamptz[]) as t (owner, domain, since)
-group by owner, domain
-on conflict (owner, domain) do update set since = least(l.since, excluded.since)
-
--- name: next_left_home
--- One of them.
-select owner, domain, since from mirror.left_homes order by owner, domain limit 1
-
--- name: forget_left_home
--- What was said there from $3 on was judged again.
-delete from mirror.left_homes where owner = $1 and domain = $2 and since = $3
+-- Where people ($1) lived ($2), of servers that are followed and left a trace of them, or may do so with the page that
+-- tells it ($3 its server): without one there is nothing to take out.
+insert into mirror.left_homes (owner, domain)
+select distinct t.owner, t.domain
+from unnest($1::text[], $2::text[]) as t (owner, domain)
+where exists (select from mirror.servers s where s.domain = t.domain)
+  and (
+    t.domain = $3
+    or exists (
+      select from mirror.records r
+      where r.key >= 'cckv://' || t.owner || '/' and r.key < 'cckv://' || t.owner || '0' and r.source = t.domain
+    )
+    or exists (
+      select from mirror.retired r where r.key >= 'cckv://' || t.owner || '/' and r.key < 'cckv://' || t.owner || '0'
+    )
+    or exists (select from mirror.tombstones s where s.owner = t.owner and s.source = t.domain)
+    or exists (select from mirror.acks a where a.acker = t.owner and a.source = t.domain)
+  )
+on conflict (owner, domain) do update set generation = excluded.generation
 
 -- name: count_rejected_later
 -- What was withdrawn, or rejected later than its page, counts as rejected.
