@@ -18,7 +18,7 @@ from indexer.mirror.changes import Tombstone
 from indexer.statements import load
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     import asyncpg
@@ -99,6 +99,14 @@ async def lock_owners(connection: Connection, needs: Needs) -> None:
     numbers = sorted(exclusive | {_lock_number(owner) for owner in (*needs.owners, *needs.speakers)})
     if numbers:
         await connection.execute(_SQL["lock_owners"], numbers, [number in exclusive for number in numbers])
+
+
+def lock_numbers(owners: Iterable[str]) -> dict[int, list[str]]:
+    """The numbers of these owners' locks; two may share one."""
+    numbers: dict[int, list[str]] = {}
+    for owner in owners:
+        numbers.setdefault(_lock_number(owner), []).append(owner)
+    return numbers
 
 
 def _lock_number(owner: str) -> int:

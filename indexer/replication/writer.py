@@ -28,6 +28,7 @@ from indexer.mirror.letters import keep_dead_letters
 from indexer.mirror.pages import apply_changes
 from indexer.mirror.servers import advance_cursor, check_lease
 from indexer.mirror.trust import (
+    bound_questions,
     count_rejected,
     keep_open_questions,
     load_facts,
@@ -330,6 +331,10 @@ class PageWriter:
         by_hand = reading is Reading.BY_HAND
         applied = replace(changes, dead_letters=[], waiting=[]) if by_hand else changes
         await apply_changes(connection, applied, indexed_schemas=self._indexed, now=now)
+        if applied.unresolved:
+            number = await bound_questions(connection, source, indexed_schemas=self._indexed, now=now)
+            if number:
+                withdrawn = Counter(withdrawn) + Counter({source: number})
         return replace(changes, withdrawn=withdrawn) if withdrawn else changes
 
     async def _apply_row(
