@@ -309,16 +309,16 @@ class PageWriter:
         ahead: Mapping[int, ProofFault | None] = MappingProxyType({}),
     ) -> Changes:
         judgement = None
-        homes = None
+        homes = moved = None
         withdrawn: Mapping[str, int] = {}
         if self._trust is not None:
             judgement = await self._trust.judge(connection, rows, source, now=now, ahead=ahead)
-            homes = judgement.sure_homes
+            homes, moved = judgement.sure_homes, judgement.moved
             if judgement.settled:
                 withdrawn = await settle_owners(
                     connection, judgement.settled, indexed_schemas=self._indexed, now=now
                 )
-        context = await load_context(connection, wanted, homes=homes)
+        context = await load_context(connection, wanted, homes=homes, moved=moved)
         changes = plan(
             rows,
             context,
