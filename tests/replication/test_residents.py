@@ -252,6 +252,27 @@ async def test_what_no_longer_fits_among_what_waits_is_counted_and_buried(
         assert (await on.report(BETA)).rejected == 3
 
 
+async def test_what_postgresql_refuses_of_what_waited_costs_itself_alone(database_url: str) -> None:
+    """The others are judged, and the loop goes on."""
+    async with stage(database_url, trust=TrustMode.AUTHORITY) as on:
+        on.clock.now = NOW
+        await on.mirror.write(GAMMA, [entity(ALICE, GAMMA)])
+        await on.mirror.write(BETA, [post(PHONE, name, "電話から") for name in ("1", "refused", "2")])
+        await on.mirror.write(ALPHA, [post(PHONE, "3", "電話から")])
+        await on.mirror.database.execute(
+            "alter table mirror.records add constraint refuses check (key not like '%refused')"
+        )
+        await on.mirror.write(GAMMA, [PHONE.enactment()])
+        assert await on.residents.run_once()
+        assert {post_key(ALICE, number) for number in "123"} <= await on.mirror.keys()
+        assert await on.mirror.rows("select 1 from mirror.waiting") == []
+        letters = await on.mirror.rows("select domain, reason from mirror.dead_letters")
+        assert letters == [{"domain": BETA, "reason": "not_storable"}]
+        assert on.counts.rejected == {"not_storable": 1}
+        assert [(await on.report(domain)).rejected for domain in (ALPHA, BETA)] == [0, 1]
+        assert not await on.residents.run_once()
+
+
 # --- people of whom nobody knows
 
 
