@@ -18,7 +18,7 @@ from indexer.mirror.changes import Tombstone
 from indexer.statements import load
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     import asyncpg
@@ -64,6 +64,8 @@ class Needs:
     deleting_owners: Collection[str] = ()
     speakers: Collection[str] = ()
     settled_owners: Collection[str] = ()
+    domains: Collection[str] = ()
+    """Owners, and where people are said to live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class Context:
     tombstones: Sequence[Tombstone] = ()
     homes: Mapping[str, tuple[str, tuple[datetime, str]]] = field(default_factory=dict)
     """CCID → the server where the person lives, and the (createdAt, CDID) of the document that says so."""
+    moved: Mapping[str, str] = field(default_factory=dict)
+    """Of the domains that the page names those that have moved → where they are now."""
 
 
 async def lock_owners(connection: Connection, needs: Needs) -> None:
@@ -99,6 +103,14 @@ async def lock_owners(connection: Connection, needs: Needs) -> None:
     numbers = sorted(exclusive | {_lock_number(owner) for owner in (*needs.owners, *needs.speakers)})
     if numbers:
         await connection.execute(_SQL["lock_owners"], numbers, [number in exclusive for number in numbers])
+
+
+def lock_numbers(owners: Iterable[str]) -> dict[int, list[str]]:
+    """The numbers of these owners' locks; two may share one."""
+    numbers: dict[int, list[str]] = {}
+    for owner in owners:
+        numbers.setdefault(_lock_number(owner), []).append(owner)
+    return numbers
 
 
 def _lock_number(owner: str) -> int:
@@ -110,10 +122,12 @@ async def load_context(
     needs: Needs,
     *,
     homes: Mapping[str, tuple[str, tuple[datetime, str]]] | None = None,
+    moved: Mapping[str, str] | None = None,
 ) -> Context:
     """Read what `needs` asks for, in a handful of statements whatever the size of the page.
 
-    `homes` where judging the page has read them already: of people who are surely known to live there.
+    `homes` and `moved` where judging the page has read them already: of people who are surely known to live
+    there, and domains that have moved.
     """
     heads = {row["key"]: _head(row) for row in await connection.fetch(_SQL["heads_by_key"], list(needs.keys))}
     if needs.documents:
@@ -137,7 +151,15 @@ async def load_context(
             row["ccid"]: (row["domain"], (row["created_at"], row["cdid"]))
             for row in await connection.fetch(_SQL["homes"], list(needs.owners))
         }
-    return Context(heads, frozenset(retired), removed, known, tombstones, homes)
+    if moved is None:
+        moved = await moved_domains(connection, needs.domains) if needs.domains else {}
+    return Context(heads, frozenset(retired), removed, known, tombstones, homes, moved)
+
+
+async def moved_domains(connection: Connection, domains: Collection[str]) -> Mapping[str, str]:
+    """Which of these domains have moved, and where to."""
+    rows = await connection.fetch(_SQL["moved_of"], list(domains))
+    return {row["old"]: row["new"] for row in rows}
 
 
 async def _covering_tombstones(connection: Connection, covered: Collection[str]) -> list[Tombstone]:

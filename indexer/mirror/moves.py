@@ -66,12 +66,6 @@ class Moved:
     cursor_carried: bool
 
 
-async def moved_domains(connection: Connection, domains: Collection[str]) -> Mapping[str, str]:
-    """Which of these domains have moved, and where to."""
-    rows = await connection.fetch(_SQL["moved_of"], list(domains))
-    return {row["old"]: row["new"] for row in rows}
-
-
 class Moves:
     """Moves of servers in one mirror."""
 

@@ -222,10 +222,13 @@ create table mirror.unresolved (
   domain text collate "C" not null,
   met_at timestamptz not null,
   ask_at timestamptz not null,
+  -- when the seed last knew nothing of the owner
+  unknown_at timestamptz,
   primary key (owner, domain)
 );
 
 create index unresolved_ask_at on mirror.unresolved (domain, ask_at, owner);
+create index unresolved_unknown_at on mirror.unresolved (domain, unknown_at, met_at, owner);
 
 -- Servers that said something about an owner which was not, or not wholly, accepted. Should the owner turn out to
 -- live there, what that server says of the owner is due to be read again, from where the last visit ended.

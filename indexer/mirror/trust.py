@@ -3,6 +3,10 @@
 Everything that concerns a page runs in the page's transaction, under its owners' locks (`lock_owners`: a page
 that may settle where somebody lives holds that person's lock exclusively), so that facts stay true until the
 commit. A crash leaves a page's questions with its rows or neither.
+
+What is provisional never stands without a question about its owner. Questions are bounded per server all the
+same: with one that no longer fits goes, in the same statement, what stood provisionally by that server's
+word.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from indexer.mirror.changes import DeadLetter, EntityStanding
+from indexer.mirror.context import lock_numbers
 from indexer.mirror.letters import DEAD_LETTERS_PER_SERVER, keep_dead_letters
 from indexer.statements import load
 
@@ -26,6 +31,9 @@ if TYPE_CHECKING:
     from indexer.mirror.database import Connection, Database
 
 _SQL = load("indexer.mirror", "queries/trust.sql")
+QUESTIONS_PER_SERVER = 10_000
+"""How many of the people that a feed brought are to be looked up at a time."""
+_QUESTIONS_DROPPED_AT_ONCE = 500
 SET_ASIDE_PER_SERVER = 10_000
 WAITING_PER_SERVER = 100_000
 
@@ -161,13 +169,54 @@ async def settle_owners(
             await connection.execute(_SQL["confirm_acks"], owners, domains)
             continue
         withdrawn[row["source"]] += row["count"]
-        texts = filter(None, row["signed"])
-        letters[row["source"]] += [DeadLetter.of_commit(text, row["kind"], "withdrawn") for text in texts]
+        letters[row["source"]] += _withdrawn_letters(row)
+    await _bury_withdrawn(connection, withdrawn, letters, now=now)
+    return withdrawn
+
+
+def _withdrawn_letters(row: asyncpg.Record) -> list[DeadLetter]:
+    texts = filter(None, row["signed"])
+    return [DeadLetter.of_commit(text, row["kind"], "withdrawn") for text in texts]
+
+
+async def _bury_withdrawn(
+    connection: Connection,
+    withdrawn: Mapping[str, int],
+    letters: Mapping[str, Sequence[DeadLetter]],
+    *,
+    now: datetime,
+) -> None:
     if withdrawn:
         await connection.execute(_SQL["count_rejected_later"], list(withdrawn), list(withdrawn.values()))
     for domain in sorted(letters):
         await keep_dead_letters(connection, domain, letters[domain], now=now)
-    return withdrawn
+
+
+async def bound_questions(
+    connection: Connection, source: str, *, indexed_schemas: Sequence[str], now: datetime
+) -> int:
+    """Drop the questions of a feed that no longer fit, with what stands provisionally by its word.
+
+    Their owners are no concern of the page: whose lock is not free is left for the next page, so that nobody
+    waits here. Returns how much was withdrawn; it is counted and dead-lettered.
+    """
+    beyond = await connection.fetch(
+        _SQL["questions_beyond"], source, QUESTIONS_PER_SERVER, _QUESTIONS_DROPPED_AT_ONCE
+    )
+    if not beyond:
+        return 0
+    numbers = lock_numbers(row["owner"] for row in beyond)
+    free = {row["number"] for row in await connection.fetch(_SQL["lock_if_free"], sorted(numbers))}
+    owners = sorted(owner for number in free for owner in numbers[number])
+    found = await connection.fetch(
+        _SQL["drop_questions_of"], source, owners, indexed_schemas, now, DEAD_LETTERS_PER_SERVER
+    )
+    await connection.execute(_SQL["stand_in_follows"], owners)
+    await connection.execute(_SQL["trim_set_aside"], source, SET_ASIDE_PER_SERVER)
+    number: int = sum(row["count"] for row in found)
+    letters = [letter for row in found for letter in _withdrawn_letters(row)]
+    await _bury_withdrawn(connection, {source: number} if number else {}, {source: letters}, now=now)
+    return number
 
 
 async def note_left_homes(connection: Connection, left: Sequence[LeftHome], source: str) -> None:
@@ -178,7 +227,10 @@ async def note_left_homes(connection: Connection, left: Sequence[LeftHome], sour
 
 
 async def keep_open_questions(connection: Connection, changes: Changes, *, now: datetime) -> None:
-    """Keep who is to be looked up, what was set aside, and which commits wait, each bounded per server."""
+    """Keep who is to be looked up, what was set aside, and which commits wait.
+
+    The last two are bounded per server; so are the first, by `bound_questions`.
+    """
     source = changes.source
     if changes.unresolved:
         await connection.execute(_SQL["ask_about"], sorted(changes.unresolved), source, now)
@@ -223,9 +275,9 @@ class OpenQuestions:
         rows = await self._take("take_owners_to_ask", now, limit, per_feed_and_hour)
         return [row["owner"] for row in rows]
 
-    async def ask_again(self, owner: str, *, at: datetime) -> None:
-        """Nothing was learnt; ask again then."""
-        await self._database.execute(_SQL["ask_again_at"], owner, at)
+    async def ask_again(self, owner: str, *, at: datetime, unknown_at: datetime | None = None) -> None:
+        """Nothing was learnt; ask again then. `unknown_at` is when the seed said that it knows nothing."""
+        await self._database.execute(_SQL["ask_again_at"], owner, at, unknown_at)
 
     async def servers_to_read(
         self, *, after: str, now: datetime, limit: int, per_server_and_hour: int, but: Collection[str]

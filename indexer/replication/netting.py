@@ -162,13 +162,17 @@ class Netting:
 
     def _is_home_of(self, owner: str) -> bool:
         home = self._homes.get(owner)
-        return owner == self.source or (home is not None and home[0] == self.source)
+        return self._now(owner) == self.source or (home is not None and home[0] == self.source)
+
+    def _now(self, domain: str) -> str:
+        """Where a domain is now: itself, unless it has moved."""
+        return self.context.moved.get(domain, domain)
 
     def move_home(self, person: str, domain: str, order: Order) -> None:
         """An entity document of the page says where a person lives; the newest counts."""
         known = self._homes.get(person)
         if known is None or order > known[1]:
-            self.settle_home(person, domain, order)
+            self.settle_home(person, self._now(domain), order)
 
     def settle_home(self, person: str, domain: str, order: Order) -> None:
         """It is decided that a person lives there from here on."""

@@ -101,6 +101,7 @@ def needs(rows: Sequence[Row]) -> Needs:
     deleting_owners: set[str] = set()
     speakers: set[str] = set()
     settled: set[str] = set()
+    domains: set[str] = set()
     for row in rows:
         if not isinstance(row, Commit):
             continue
@@ -116,6 +117,7 @@ def needs(rows: Sequence[Row]) -> Needs:
                     cdids.add(row.href.rpartition("/")[2])
         elif row.kind is Kind.ENTITY:
             settled.add(row.author)
+            domains.add(row.domain or "")
         elif row.kind is not Kind.DELETE:
             speakers.add(row.author)
         elif row.target is not None:
@@ -125,7 +127,10 @@ def needs(rows: Sequence[Row]) -> Needs:
                 keys.add(target_uri(row.target))
             elif row.target.scope is Scope.DOCUMENT:
                 documents.add((row.target.owner, row.target.cdid or ""))
-    return Needs(keys, cdids, delete_cdids, documents, covered, owners, deleting_owners, speakers, settled)
+    domains |= {owner for owner in owners if is_domain_owner(owner)}
+    return Needs(
+        keys, cdids, delete_cdids, documents, covered, owners, deleting_owners, speakers, settled, domains
+    )
 
 
 def plan(

@@ -28,9 +28,8 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from indexer.concrnt.documents import Commit, Kind, parse_commit
 from indexer.mirror import judging as stored
 from indexer.mirror.changes import Changes, EntityStanding, Waiting
-from indexer.mirror.context import Needs, lock_owners
+from indexer.mirror.context import Needs, lock_owners, moved_domains
 from indexer.mirror.letters import keep_dead_letters
-from indexer.mirror.moves import moved_domains
 from indexer.mirror.trust import count_rejected, keep_open_questions
 from indexer.replication.page import read_rows
 from indexer.replication.plan import counted_as, dead_letter

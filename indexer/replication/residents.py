@@ -5,7 +5,9 @@ What it owns: four errands, each stored in PostgreSQL, so that a crash leaves no
 * People of whom something was accepted provisionally are looked up through the seed, within a budget for each
   feed and hour, which is counted in PostgreSQL: neither a restart nor another process begins it anew.
   "Unknown" is remembered for a day, a seed that does not answer for a quarter of an hour; for as long whoever
-  is being asked about, so that nobody is asked and paid for twice when a crash comes between.
+  is being asked about, so that nobody is asked and paid for twice when a crash comes between. Of a feed
+  10,000 people at most are to be looked up at a time; with those who no longer fit goes what it said of them
+  (`mirror/trust.py`).
 * When somebody's home becomes known, that server's commits about them which were not, or not wholly, accepted
   are read again (`rereading.py`): beside the other errands, so that none of them waits for a server's log.
 * Commits whose proof leans on a document that was not here are judged again when it has come. Enactments of
@@ -174,7 +176,7 @@ class Residents:
             return
         entity = entity_in(answer, owner, schemas=self._schemas, now=now)
         if entity is None:
-            await self._questions.ask_again(owner, at=now + UNKNOWN_FOR)
+            await self._questions.ask_again(owner, at=now + UNKNOWN_FOR, unknown_at=now)
             return
         for server, number in (await self._page_writer.settle(entity, self._seed, now=now)).items():
             log.warning("said of somebody who lives elsewhere: withdrawn", server=server, number=number)

@@ -112,6 +112,8 @@ class Judgement:
     """Of whom something is open and the home is surely known now, or another one than before."""
     sure_homes: Mapping[str, tuple[str, tuple[datetime, str]]] = field(default_factory=dict)
     """Where the page's people were surely known to live before it, and (createdAt, CDID) of what says so."""
+    moved: Mapping[str, str] | None = None
+    """Of the domains that the page names those that have moved, and where to; None: not looked up."""
     left_homes: Sequence[LeftHome] = ()
     """Where people lived until the page told of a newer home."""
 
@@ -313,7 +315,15 @@ class Judging:
             for owner, home in self._facts.homes.items()
             if home.is_sure
         }
-        return Judgement(verdicts, self._entities, awaited, self._settled(), sure, self._left_homes())
+        return Judgement(
+            verdicts,
+            self._entities,
+            awaited,
+            settled=self._settled(),
+            sure_homes=sure,
+            moved=self._facts.moved,
+            left_homes=self._left_homes(),
+        )
 
     def _left_homes(self) -> list[LeftHome]:
         left = []

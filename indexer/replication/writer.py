@@ -3,7 +3,7 @@
 Ordering: owners' locks, then the stored state, then the plan, then its effects and the cursor. A crash
 at any point leaves the page whole or not at all. Should PostgreSQL refuse a page for what one row holds,
 the page is applied row by row within one transaction: the row that it refuses goes to the dead letters,
-the rest stays.
+the rest stays. So it is with commits that have waited.
 
 With `trust`, rows are judged before they are planned, in the same transaction; what follows from a person's
 home becoming known is applied first. What judging needs of the rows alone is worked out before the
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,6 +29,7 @@ from indexer.mirror.letters import keep_dead_letters
 from indexer.mirror.pages import apply_changes
 from indexer.mirror.servers import advance_cursor, check_lease
 from indexer.mirror.trust import (
+    bound_questions,
     count_rejected,
     keep_open_questions,
     load_facts,
@@ -38,7 +40,7 @@ from indexer.mirror.trust import (
 )
 from indexer.replication.netting import Reading
 from indexer.replication.plan import counted_as, dead_letter, needs, plan
-from indexer.replication.trust import Refusal, owner_of_commit
+from indexer.replication.trust import WITHDRAWN, Refusal, owner_of_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -195,7 +197,7 @@ class PageWriter:
         `StoreUnavailable`.
         """
 
-        async def work(connection: Connection) -> JudgedAgain:
+        async def work(connection: Connection, *, row_by_row: bool = False) -> JudgedAgain:
             rejected: Counter[tuple[str, str]] = Counter()
             taken = await no_longer_waiting(
                 connection, limit=limit, asked_for=asked_for, waiting_since=waiting_since
@@ -206,18 +208,49 @@ class PageWriter:
             await self._lock(connection, needs(list(parsed.values())))
             for source in sorted({one.domain for one in taken}):
                 theirs = {one: row for one, row in parsed.items() if one.domain == source}
-                changes = await self.apply_again(connection, list(theirs.values()), source, now=now)
-                given_up = await self._give_up(connection, theirs, changes, now=now)
-                letters = [*changes.dead_letters, *given_up]
-                if letters:
-                    await count_rejected(connection, source, len(letters))
-                    rejected.update((source, letter.reason) for letter in letters)
+                if not row_by_row:
+                    rejected += await self._judge_waited(connection, theirs, source, now=now)
+                    continue
+                for one, row in theirs.items():
+                    rejected += await self._judge_alone(connection, one, row, now=now)
             return JudgedAgain(len(taken), rejected)
 
-        done = await self._database.transaction("judge_again", work)
+        try:
+            done = await self._database.transaction("judge_again", work)
+        except REFUSED as error:
+            log.warning("what has waited is judged row by row", why=describe(error))
+            done = await self._database.transaction("judge_rows_again", partial(work, row_by_row=True))
         if done.number:
             self._on_marked()
         return done
+
+    async def _judge_waited(
+        self, connection: Connection, taken: Mapping[Waited, Row], source: str, *, now: datetime
+    ) -> Counter[tuple[str, str]]:
+        """Apply what has waited; returns what is rejected or withdrawn by it, by (server, reason)."""
+        changes = await self.apply_again(connection, list(taken.values()), source, now=now)
+        given_up = await self._give_up(connection, taken, changes, now=now)
+        letters = [*changes.dead_letters, *given_up]
+        if letters:
+            await count_rejected(connection, source, len(letters))
+        withdrawn = {(server, WITHDRAWN): number for server, number in changes.withdrawn.items()}
+        return Counter((source, letter.reason) for letter in letters) + Counter(withdrawn)
+
+    async def _judge_alone(
+        self, connection: Connection, one: Waited, row: Row, *, now: datetime
+    ) -> Counter[tuple[str, str]]:
+        """Likewise one row, which is buried should PostgreSQL refuse it."""
+        try:
+            async with connection.transaction():
+                return await self._judge_waited(connection, {one: row}, one.domain, now=now)
+        except REFUSED as error:
+            log.warning("PostgreSQL refuses a row", server=one.domain, why=describe(error))
+            if not isinstance(row, Commit):
+                return Counter()
+            letter = dead_letter(row, MalformedKind.COMMIT, Reason.NOT_STORABLE)
+            await keep_dead_letters(connection, one.domain, [letter], now=now)
+            await count_rejected(connection, one.domain, 1)
+            return Counter([(one.domain, letter.reason)])
 
     async def _give_up(
         self, connection: Connection, taken: Mapping[Waited, Row], changes: Changes, *, now: datetime
@@ -308,16 +341,16 @@ class PageWriter:
         ahead: Mapping[int, ProofFault | None] = MappingProxyType({}),
     ) -> Changes:
         judgement = None
-        homes = None
+        homes = moved = None
         withdrawn: Mapping[str, int] = {}
         if self._trust is not None:
             judgement = await self._trust.judge(connection, rows, source, now=now, ahead=ahead)
-            homes = judgement.sure_homes
+            homes, moved = judgement.sure_homes, judgement.moved
             if judgement.settled:
                 withdrawn = await settle_owners(
                     connection, judgement.settled, indexed_schemas=self._indexed, now=now
                 )
-        context = await load_context(connection, wanted, homes=homes)
+        context = await load_context(connection, wanted, homes=homes, moved=moved)
         changes = plan(
             rows,
             context,
@@ -330,6 +363,10 @@ class PageWriter:
         by_hand = reading is Reading.BY_HAND
         applied = replace(changes, dead_letters=[], waiting=[]) if by_hand else changes
         await apply_changes(connection, applied, indexed_schemas=self._indexed, now=now)
+        if applied.unresolved:
+            number = await bound_questions(connection, source, indexed_schemas=self._indexed, now=now)
+            if number:
+                withdrawn = Counter(withdrawn) + Counter({source: number})
         return replace(changes, withdrawn=withdrawn) if withdrawn else changes
 
     async def _apply_row(

@@ -290,6 +290,23 @@ async def test_what_stands_is_not_undone_by_reading_the_new_log(
         assert await on.mirror.value(post_key(ALICE, "1")) == {"body": "後"}
 
 
+@pytest.mark.parametrize("trust", [TrustMode.OFF, TrustMode.AUTHORITY, TrustMode.STRICT])
+async def test_after_a_move_the_new_name_is_the_source_of_what_others_sent_first(
+    database_url: str, trust: TrustMode
+) -> None:
+    """Its residents' documents and its own, though their keys and homes say the old name."""
+    cats = community(ALPHA, "cats", author=ALICE, name="ねこ")
+    log = [entity(ALICE, ALPHA), post(ALICE, "1", "やあ"), cats]
+    async with stage(database_url, trust=trust) as on:
+        await on.mirror.database.execute("insert into mirror.moves values ($1, $2, now())", ALPHA, BETA)
+        await on.mirror.write(GAMMA, log[1:])
+        copied = {post_key(ALICE, "1"), *([community_key(ALPHA, "cats")] if trust is TrustMode.OFF else [])}
+        assert await on.mirror.keys() == copied
+        await on.mirror.write(BETA, log)
+        theirs = await on.mirror.rows("select key from mirror.records where source = $1", BETA)
+        assert {row["key"] for row in theirs} == {post_key(ALICE, "1"), community_key(ALPHA, "cats")}
+
+
 @pytest.mark.parametrize("by_operator", [True, False])
 async def test_whatever_both_names_have_brought_the_move_is_made(
     database_url: str, *, by_operator: bool

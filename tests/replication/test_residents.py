@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import msgspec
 import pytest
 
 from indexer.mirror import trust as questions
+from indexer.mirror.context import Needs, lock_owners
 from indexer.mirror.database import StoreUnavailable
 from indexer.replication.proving import FetchedDocuments
 from indexer.replication.residents import WAITING_FOR
@@ -36,8 +38,9 @@ from tests.replication.network import stage
 from tests.replication.stage import NOW
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
+    from indexer.concrnt.keys import KeyPair
     from indexer.mirror.database import Connection
     from tests.replication.network import Stage
 
@@ -247,6 +250,179 @@ async def test_what_no_longer_fits_among_what_waits_is_counted_and_buried(
         letters = await on.mirror.rows("select domain, reason from mirror.dead_letters")
         assert letters == [{"domain": BETA, "reason": "unknown_document"}] * 3
         assert (await on.report(BETA)).rejected == 3
+
+
+async def test_what_postgresql_refuses_of_what_waited_costs_itself_alone(database_url: str) -> None:
+    """The others are judged, and the loop goes on."""
+    async with stage(database_url, trust=TrustMode.AUTHORITY) as on:
+        on.clock.now = NOW
+        await on.mirror.write(GAMMA, [entity(ALICE, GAMMA)])
+        await on.mirror.write(BETA, [post(PHONE, name, "電話から") for name in ("1", "refused", "2")])
+        await on.mirror.write(ALPHA, [post(PHONE, "3", "電話から")])
+        await on.mirror.database.execute(
+            "alter table mirror.records add constraint refuses check (key not like '%refused')"
+        )
+        await on.mirror.write(GAMMA, [PHONE.enactment()])
+        assert await on.residents.run_once()
+        assert {post_key(ALICE, number) for number in "123"} <= await on.mirror.keys()
+        assert await on.mirror.rows("select 1 from mirror.waiting") == []
+        letters = await on.mirror.rows("select domain, reason from mirror.dead_letters")
+        assert letters == [{"domain": BETA, "reason": "not_storable"}]
+        assert on.counts.rejected == {"not_storable": 1}
+        assert [(await on.report(domain)).rejected for domain in (ALPHA, BETA)] == [0, 1]
+        assert not await on.residents.run_once()
+
+
+# --- people of whom nobody knows
+
+
+def _said_of(people: Iterable[KeyPair]) -> list[bytes]:
+    """Of each a post, a follow, and a delete, none of them proven."""
+    return [
+        commit
+        for who in people
+        for commit in (
+            post(who.ccid, "1", "x"),
+            ack(who.ccid, EVE),
+            delete(post_key(who, "2"), author=who.ccid),
+        )
+    ]
+
+
+async def _standing_without_question(on: Stage) -> list[dict[str, Any]]:
+    """What is provisional, and leads to no question about its owner."""
+    return await on.mirror.rows(
+        "select * from ("
+        " select owner, source from mirror.records where provisional"
+        " union all select acker, source from mirror.acks where provisional"
+        " union all select owner, source from mirror.tombstones where provisional) as p"
+        " where not exists (select from mirror.unresolved u where u.owner = p.owner and u.domain = p.source)"
+    )
+
+
+async def test_however_many_people_a_server_makes_up_a_bounded_number_stands(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stood of the others goes with the questions about them, counted; other feeds lose nothing."""
+    monkeypatch.setattr(questions, "QUESTIONS_PER_SERVER", 3)
+    made_up = [key_pair(f"made up {number}") for number in range(12)]
+    async with stage(database_url, trust=TrustMode.AUTHORITY) as on:
+        on.clock.now = NOW
+        await on.mirror.write(ALPHA, [*_said_of([ALICE, BOB]), post(made_up[0].ccid, "3", "同じ人")])
+        honest = "select key, cdid from mirror.records where source = $1 order by key"
+        before = await on.mirror.rows(honest, ALPHA)
+        withdrawn = 0
+        for start in range(0, 12, 4):
+            people = made_up[start : start + 4]
+            changes = await on.mirror.write(BETA, _said_of([*people, BOB] if start == 0 else people))
+            withdrawn += changes.withdrawn.get(BETA, 0)
+            open_of = "select count(*) as number from mirror.unresolved where domain = $1"
+            assert await on.mirror.rows(open_of, BETA) == [{"number": 3}]
+            assert await _standing_without_question(on) == []
+        assert await on.mirror.rows(honest, ALPHA) == before
+        assert await on.mirror.rows(open_of, ALPHA) == [{"number": 3}]
+        gone = await on.mirror.rows("select owner from mirror.set_aside where domain = $1", BETA)
+        kept = await on.mirror.rows("select owner from mirror.unresolved where domain = $1", BETA)
+        named = {who.ccid for who in (*made_up, BOB)}
+        assert {row["owner"] for row in gone} >= named - {row["owner"] for row in kept}
+        letters = "select kind, count(*) as number from mirror.dead_letters group by kind order by kind"
+        counts = {row["kind"]: row["number"] for row in await on.mirror.rows(letters)}
+        assert counts.keys() == {"ack", "commit", "delete"}
+        assert sum(counts.values()) == withdrawn == (await on.report(BETA)).rejected
+        marked = {row["key"] for row in await on.mirror.rows("select key from mirror.projection_queue")}
+        assert {post_key(who, "1") for who in made_up} <= marked
+
+
+async def test_who_no_longer_fitted_gets_their_things_once_their_home_is_known(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their server's log is read again for them."""
+    monkeypatch.setattr(questions, "QUESTIONS_PER_SERVER", 2)
+    async with stage(database_url, trust=TrustMode.AUTHORITY) as on:
+        await on.discovery.run()
+        on[BETA].receive(T0, post(ALICE.ccid, "1", "やあ"), ack(ALICE.ccid, EVE))
+        await on.follow(BETA)
+        assert await on.mirror.keys() == {post_key(ALICE, "1")}
+        on[BETA].receive("2025-04-02T00:00:00Z", *_said_of(key_pair(f"made up {name}") for name in "12"))
+        await on.follow(BETA, after=timedelta(hours=1))
+        assert post_key(ALICE, "1") not in await on.mirror.keys()
+        follow = "select provisional from mirror.acks where acker = $1"
+        assert await on.mirror.rows(follow, ALICE.ccid) == []
+        on.clock.now = NOW
+        await on.mirror.write(GAMMA, [entity(ALICE, BETA)])
+        while await on.residents.run_once():
+            pass
+        standing = "select provisional from mirror.records where key = $1"
+        assert await on.mirror.rows(standing, post_key(ALICE, "1")) == [{"provisional": False}]
+        assert await on.mirror.rows(follow, ALICE.ccid) == [{"provisional": False}]
+
+
+async def test_what_was_said_of_follows_is_kept_no_longer_than_who_is_set_aside(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is set aside is bounded as well; what belongs to open questions stays."""
+    monkeypatch.setattr(questions, "QUESTIONS_PER_SERVER", 2)
+    monkeypatch.setattr(questions, "SET_ASIDE_PER_SERVER", 2)
+    made_up = [key_pair(f"made up {number}") for number in range(9)]
+    async with stage(database_url, trust=TrustMode.AUTHORITY) as on:
+        for who in made_up:
+            await on.mirror.database.execute(
+                "update mirror.unresolved set met_at = met_at - interval '1 hour'"
+            )
+            await on.mirror.database.execute(
+                "update mirror.set_aside set seen_at = seen_at - interval '1 hour'"
+            )
+            await on.mirror.write(BETA, [ack(who.ccid, EVE)])
+        standing = await on.mirror.rows("select acker from mirror.acks")
+        assert {row["acker"] for row in standing} == {who.ccid for who in made_up[-2:]}
+        said = await on.mirror.rows("select acker from mirror.provisional_acks")
+        assert {row["acker"] for row in said} == {who.ccid for who in made_up[-5:]}
+
+
+async def test_of_whom_the_seed_knew_nothing_is_dropped_first(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever was not asked about yet keeps their place, though they came before."""
+    monkeypatch.setattr(questions, "QUESTIONS_PER_SERVER", 2)
+    async with stage(database_url, SEED, ALPHA, BETA, trust=TrustMode.AUTHORITY) as on:
+        on.clock.now = NOW
+        await on.discovery.run()
+        await on.mirror.write(BETA, [profile(EVE.ccid)])
+        assert await on.residents.run_once()
+        await on.mirror.database.execute("update mirror.unresolved set met_at = met_at + interval '1 hour'")
+        await on.mirror.write(BETA, [profile(ALICE.ccid), profile(BOB.ccid)])
+        assert await on.mirror.keys() == {profile_key(ALICE.ccid), profile_key(BOB.ccid)}
+
+
+async def test_a_follow_that_one_feed_tells_no_more_stands_by_the_word_of_another(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever said it first does not take it along."""
+    monkeypatch.setattr(questions, "QUESTIONS_PER_SERVER", 1)
+    async with stage(database_url, trust=TrustMode.AUTHORITY) as on:
+        await on.mirror.write(BETA, [ack(ALICE.ccid, EVE)])
+        await on.mirror.write(ALPHA, [ack(ALICE.ccid, EVE)])
+        await on.mirror.database.execute("update mirror.unresolved set met_at = met_at - interval '1 hour'")
+        await on.mirror.write(BETA, [profile(BOB.ccid)])
+        follows = await on.mirror.rows("select source, provisional from mirror.acks")
+        assert follows == [{"source": ALPHA, "provisional": True}]
+
+
+async def test_a_page_waits_for_nobody_whose_question_no_longer_fits(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While another page is at work on them their question stays, and goes with the next page."""
+    monkeypatch.setattr(questions, "QUESTIONS_PER_SERVER", 1)
+    async with stage(database_url, trust=TrustMode.AUTHORITY) as on:
+        await on.mirror.write(BETA, [profile(ALICE.ccid)])
+        await on.mirror.database.execute("update mirror.unresolved set met_at = met_at - interval '1 hour'")
+        async with on.mirror.database.connection() as other, other.transaction():
+            await lock_owners(other, Needs(owners={ALICE.ccid}))
+            await on.mirror.write(BETA, [profile(BOB.ccid)])
+            assert profile_key(ALICE.ccid) in await on.mirror.keys()
+            assert await _standing_without_question(on) == []
+        await on.mirror.write(BETA, [post(BOB.ccid, "1", "x")])
+        assert await on.mirror.keys() == {profile_key(BOB.ccid), post_key(BOB, "1")}
 
 
 async def test_people_are_not_asked_about_twice_when_a_crash_comes_between(database_url: str) -> None:

@@ -63,3 +63,7 @@ order by target, scope, source, provisional, limited_to, created_at desc, cdid d
 select e.ccid, coalesce(m.new, e.domain) as domain, e.created_at, e.cdid
 from mirror.entities e left join mirror.moves m on m.old = e.domain
 where e.ccid = any($1::text[])
+
+-- name: moved_of
+-- Which of these domains have moved, and where to.
+select old, new from mirror.moves where old = any($1::text[])

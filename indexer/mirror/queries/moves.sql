@@ -13,10 +13,6 @@ for update of s
 -- Where a domain has moved to.
 select new from mirror.moves where old = $1
 
--- name: moved_of
--- Which of these domains have moved, and where to.
-select old, new from mirror.moves where old = any($1::text[])
-
 -- name: moved_lately
 -- Whether this server came to its name by a move after $2.
 select exists (select from mirror.moves where new = $1 and moved_at > $2)

@@ -150,11 +150,87 @@ insert into mirror.rejected_later (domain, number) select * from unnest($1::text
 -- name: ask_about
 -- Owners to be looked up, unless their home is surely known. $2 the feed that brought them, $3 now. One whom nobody
 -- knew when another feed brought them is not asked about sooner for this one.
-insert into mirror.unresolved (owner, domain, met_at, ask_at)
-select owner, $2, $3, coalesce((select max(u.ask_at) from mirror.unresolved u where u.owner = t.owner), $3)
+insert into mirror.unresolved (owner, domain, met_at, ask_at, unknown_at)
+select t.owner, $2, $3, coalesce(o.ask_at, $3), o.unknown_at
 from unnest($1::text[]) as t (owner)
+cross join lateral (
+  select max(ask_at) as ask_at, max(unknown_at) as unknown_at from mirror.unresolved u where u.owner = t.owner
+) as o
 where not exists (select from mirror.entities e where e.ccid = t.owner and e.standing > 0)
 on conflict (owner, domain) do nothing
+
+-- name: questions_beyond
+-- Of the people that a feed ($1) brought, $3 beyond the $2 that are kept: first go those of whom the seed knew nothing,
+-- longest ago, then those met longest ago.
+select owner from mirror.unresolved
+where domain = $1
+order by domain desc, unknown_at desc, met_at desc, owner desc
+offset $2 limit $3
+
+-- name: lock_if_free
+-- Which of these owners' locks ($1) could be had, exclusively, without waiting for anybody.
+select number from unnest($1::bigint[]) as locks (number) where pg_try_advisory_xact_lock(number)
+
+-- name: drop_questions_of
+-- These people ($2) are to be looked up no more for this feed ($1): what stands of them by its word alone is withdrawn,
+-- and set aside until they turn out to live there. What it said of their follows is kept as long, and does not stand: a
+-- log that is read again for a person tells of none. $3 indexed schemas, $4 now. Returns what was withdrawn as `settle`
+-- does, with the documents of $5 of it at most.
+with dropped as materialized (
+  delete from mirror.unresolved where domain = $1 and owner = any($2::text[]) returning owner
+), records as (
+  delete from mirror.records r
+  using dropped d
+  where r.owner = d.owner and r.provisional and r.source = $1
+  returning r.key, r.schema, r.owner, r.signed
+), marked as (
+  insert into mirror.projection_queue (key, marked_at, former_schemas)
+  select key, $4, array[schema] from records where schema = any($3::text[]) order by key
+  on conflict (key) do update set
+    generation = nextval('mirror.projection_generation'),
+    former_schemas = array(
+      select distinct s from unnest(projection_queue.former_schemas || excluded.former_schemas) as s
+    )
+), acks as (
+  delete from mirror.acks a
+  using dropped d
+  where a.acker = d.owner and a.provisional and a.source = $1
+  returning a.acker as owner, a.signed
+), tombstones as (
+  delete from mirror.tombstones t
+  using dropped d
+  where t.owner = d.owner and t.provisional and t.source = $1
+  returning t.owner, t.signed
+), withdrawn as (
+  select 'commit' as kind, owner, signed from records
+  union all
+  select 'ack', owner, signed from acks
+  union all
+  select 'delete', owner, signed from tombstones
+), aside as (
+  insert into mirror.set_aside (owner, domain, seen_at)
+  select owner, $1, $4::timestamptz from withdrawn
+  union
+  select d.owner, $1, $4 from dropped d join mirror.provisional_acks a on a.acker = d.owner and a.source = $1
+  on conflict (owner, domain) do nothing
+)
+select w.kind, count(*)::integer as count, (array_agg(w.signed))[:$5] as signed
+from withdrawn w
+where not exists (
+  select from mirror.waiting o where o.domain = $1 and o.digest = sha256(convert_to(w.signed, 'UTF8'))
+)
+group by w.kind
+
+-- name: stand_in_follows
+-- Where nothing is said of a follow of these people ($1) any more, the provisional word of another feed stands for which
+-- they are to be looked up.
+insert into mirror.acks (acker, ackee, schema, valid, created_at, cdid, source, provisional, signed)
+select distinct on (acker, ackee, schema) acker, ackee, schema, valid, created_at, cdid, source, true, signed
+from mirror.provisional_acks a
+where acker = any($1::text[])
+  and exists (select from mirror.unresolved u where u.owner = a.acker and u.domain = a.source)
+order by acker, ackee, schema, created_at desc, source
+on conflict (acker, ackee, schema) do nothing
 
 -- name: set_aside
 -- Owners of whom a server said what was not wholly accepted.
@@ -163,11 +239,18 @@ select owner, $2, $3 from unnest($1::text[]) as t (owner)
 on conflict (owner, domain) do nothing
 
 -- name: trim_set_aside
--- Keep the newest $2 of a server.
-delete from mirror.set_aside
-where domain = $1 and due_at is null and seen_at < (
-  select seen_at from mirror.set_aside where domain = $1 order by seen_at desc offset $2 limit 1
+-- Keep the newest $2 of a server. What it said of the follows of the others goes too, unless they are to be looked up.
+with gone as (
+  delete from mirror.set_aside
+  where domain = $1 and due_at is null and seen_at < (
+    select seen_at from mirror.set_aside where domain = $1 order by seen_at desc offset $2 limit 1
+  )
+  returning owner
 )
+delete from mirror.provisional_acks a
+using gone g
+where a.acker = g.owner and a.source = $1
+  and not exists (select from mirror.unresolved u where u.owner = g.owner and u.domain = $1)
 
 -- name: keep_waiting
 -- Commits whose proof leans on a document that is not here yet; an enactment is asked for at once.
@@ -235,8 +318,8 @@ with recursive asking as (
 select owner, domain from due order by place, ask_at, owner
 
 -- name: ask_again_at
--- Nothing was learnt about this person: ask again then.
-update mirror.unresolved set ask_at = $2 where owner = $1
+-- Nothing was learnt about this person: ask again then. $3 when the seed knew nothing of them, if it answered.
+update mirror.unresolved set ask_at = $2, unknown_at = coalesce($3, unknown_at) where owner = $1
 
 -- name: servers_to_read
 -- Servers past $1, by name, of which a log is due ($2 now) and that have pages left of their $4 in an hour; $3 at most,
