@@ -22,7 +22,7 @@ import structlog
 
 from indexer import __version__
 from indexer.activity.answer import ActivityPresenter
-from indexer.activity.explain import explain
+from indexer.activity.explain import explain, subject_of
 from indexer.activity.keeper import ActivityKeeper
 from indexer.api.internal import Check, make_internal_app
 from indexer.api.public import make_public_app
@@ -701,7 +701,11 @@ async def fetch_servers(settings: Settings) -> list[dict[str, Any]]:
 
 
 async def fetch_activity(settings: Settings, subject: str) -> dict[str, Any]:
-    """What a score is made of, as `activity show --json` prints it. `subject` is a key or a CCID."""
+    """What a score is made of, as `activity show --json` prints it. `subject` is a key or a CCID.
+
+    Raises `ExpectedError` for what is neither, and for what is not known.
+    """
+    subject_of(subject)
     async with open_for_reading(settings) as database:
         return await explain(database, subject, counting_of(settings), now=utc_now())
 

@@ -37,6 +37,7 @@ LEAST_FREE_BYTES: Final = 1024**3
 LONGEST_QUEUED: Final = timedelta(minutes=10)
 FARTHEST_CLOCK: Final = timedelta(seconds=30)
 _NAMES_SHOWN: Final = 5
+_ROLES: Final = {"discovery": "follows", "projection": "projects", "activity": "counts"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ async def _of_database(settings: Settings, database: Database) -> list[Finding]:
         Finding("migrations", ok=True, detail="all are in"),
         _clock(health),
         await _engine(settings, database),
+        _processes(health),
         _queue(health),
         _followed(health),
         *_servers(health),
@@ -139,8 +141,19 @@ async def _engine(settings: Settings, database: Database) -> Finding:
     return Finding("engine", ok=True, detail=f"{engine.name} answers, {total:,} documents{told}")
 
 
+def _processes(health: Health) -> Finding:
+    """Leases of roles: a process that ended without a word is missed after the length of one."""
+    missing = [what for role, what in _ROLES.items() if role not in health.roles]
+    if not missing:
+        return Finding("processes", ok=True, detail="every role is held by a process")
+    detail = "no process runs" if len(missing) == len(_ROLES) else f"no process {' or '.join(missing)}"
+    advice = "start `concrnt-indexer up`, or the --role that is missing"
+    return Finding("processes", ok=False, detail=detail, advice=advice)
+
+
 def _queue(health: Health) -> Finding:
-    detail = f"{health.queue_depth:,} changes are not yet searchable"
+    are = "is" if health.queue_depth == 1 else "are"
+    detail = f"{_changes(health.queue_depth)} {are} not yet searchable"
     if health.oldest_mark is None or utc_now() - health.oldest_mark <= LONGEST_QUEUED:
         return Finding("queue", ok=True, detail=detail)
     return Finding(
@@ -188,11 +201,15 @@ def _named(domains: Sequence[str]) -> str:
     return f": {', '.join(domains[:_NAMES_SHOWN])}" + (f" and {more} more" if more > 0 else "")
 
 
+def _changes(count: int) -> str:
+    return f"{count:,} {'change' if count == 1 else 'changes'}"
+
+
 def _activity(settings: Settings, health: Health) -> Finding:
     if health.ticked_at is None:
         return Finding("activity", ok=True, detail="nothing was counted yet")
     age = utc_now() - health.ticked_at
-    detail = f"last counted {health.ticked_at:%Y-%m-%d %H:%M} UTC, {health.activity_marks:,} changes since"
+    detail = f"last counted {health.ticked_at:%Y-%m-%d %H:%M} UTC, {_changes(health.activity_marks)} since"
     if not health.activity_marks or age <= 3 * settings.crawl.activity_interval + LONGEST_QUEUED:
         return Finding("activity", ok=True, detail=detail)
     advice = "see that a process counts (`concrnt-indexer up`, or --role activity) and what it logs"

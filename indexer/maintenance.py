@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from indexer.app import make_judge, make_peers, open_for_reading, open_house, schemas_of, utc_now
 from indexer.concrnt.client import PeerError
+from indexer.concrnt.identifiers import MalformedName, canonical_fqdn, is_ccid, is_csid
 from indexer.engines.base import EngineUnavailable
 from indexer.errors import ExpectedError, unwrapped
 from indexer.mirror.database import StoreUnavailable
@@ -131,8 +132,23 @@ async def _watched(work: asyncio.Task[None]) -> None:
         work.result()
 
 
+def _owner(text: str) -> str:
+    """A CCID, a CSID, or a server's name in its one spelling; refused before the store is opened."""
+    if is_ccid(text) or is_csid(text):
+        return text
+    try:
+        return canonical_fqdn(text)
+    except MalformedName as error:
+        message = f"{text} is no owner: neither a CCID (con1…) nor a bare domain"
+        raise ExpectedError(message, code="no_owner", exit_code=2) from error
+
+
 async def run_verification(settings: Settings, owner: str, *, only_look: bool) -> dict[str, Any]:
-    """Ask an owner's own server what is still there, as `verify --json` prints it."""
+    """Ask an owner's own server what is still there, as `verify --json` prints it.
+
+    `withdrawn` tells whether anything was taken away. Raises `ExpectedError`.
+    """
+    owner = _owner(owner)
     async with open_for_reading(settings) as database, make_peers(settings) as peers:
         try:
             judged = settings.trust.mode.value != TrustMode.OFF.value
@@ -151,5 +167,5 @@ async def run_verification(settings: Settings, owner: str, *, only_look: bool) -
         "gone": found.withdrawn,
         "references": found.references,
         "follows": found.follows,
-        "withdrawn": not only_look,
+        "withdrawn": not only_look and bool(found.withdrawn or found.has_left),
     }

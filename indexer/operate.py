@@ -21,9 +21,9 @@ from indexer.app import (
 from indexer.concrnt.documents import Commit, parse_commit
 from indexer.concrnt.identifiers import MalformedName, canonical_fqdn
 from indexer.errors import ExpectedError
-from indexer.mirror.moves import MoveRefusal, Moves
+from indexer.mirror.moves import MoveRefusal, Moves, moved_domains
 from indexer.mirror.operations import KeptDeadLetter, Operations
-from indexer.replication.crawl import CrawlError
+from indexer.replication.crawl import CrawlError, document_uri
 from indexer.replication.feeds import Feeds
 from indexer.replication.writer import PageWriter
 
@@ -43,42 +43,65 @@ _REFUSALS = {
 
 _ADVICE = {
     MoveRefusal.UNKNOWN: "the server {old} is not known: `concrnt-indexer servers` lists those that are",
-    MoveRefusal.MOVED_ALREADY: "the server {old} has moved already",
-    MoveRefusal.NEW_HAS_MOVED: "the server {new} has itself moved elsewhere: name the domain where it is now",
+    MoveRefusal.MOVED_ALREADY: "the server {old} has moved already: it is {old_now} now",
+    MoveRefusal.NEW_HAS_MOVED: "the server {new} has itself moved elsewhere: it is {new_now} now",
     MoveRefusal.OTHER_LAYER: "the server {new} is of another layer than {old}: it is not the same server",
     MoveRefusal.OTHER_KEY: "the server {new} has another key (CSID) than {old}; if it is the same all the "
     "same, say so with --any-key",
 }
 
 
-async def change_server(settings: Settings, action: str, domain: str) -> None:
-    """Pause, resume, reset or run_now one server. Raises `ExpectedError` when there is nothing to change."""
-    async with _operations(settings) as (operations, _):
-        done = await getattr(operations, action)(domain, now=utc_now())
-        if not done:
-            raise ExpectedError(f"the server {domain} {_REFUSALS[action]}", code="no_such_server")
+async def change_server(settings: Settings, action: str, name: str) -> str:
+    """Pause, resume, reset or run_now one server; its name as the list shows it.
+
+    Raises `ExpectedError` when there is nothing to change; a malformed name is refused before the
+    store is opened.
+    """
+    domain = _domain(name)
+    async with _operations(settings) as (operations, database):
+        if not await getattr(operations, action)(domain, now=utc_now()):
+            moved = await _other_name(database, domain)
+            why = f"is {moved} now: name that" if moved else _REFUSALS[action]
+            raise ExpectedError(f"the server {domain} {why}", code="no_such_server")
+    return domain
+
+
+def _domain(name: str) -> str:
+    try:
+        return canonical_fqdn(name)
+    except MalformedName as error:
+        message = f"{name} is no server's name: {error}; give a bare domain"
+        raise ExpectedError(message, code="malformed_name", exit_code=2) from error
+
+
+async def _other_name(database: Database, domain: str) -> str | None:
+    """Where a domain has moved to."""
+    async with database.connection() as connection:
+        return (await moved_domains(connection, [domain])).get(domain)
 
 
 async def move_server(settings: Settings, old: str, new: str, *, any_key: bool) -> bool:
     """A server has moved to another domain; whether its cursor went along. Raises `ExpectedError`."""
-    try:
-        old, new = canonical_fqdn(old), canonical_fqdn(new)
-    except MalformedName as error:
-        raise ExpectedError(
-            f"no server's name: {error}; give a bare domain", code="malformed_name"
-        ) from error
+    old, new = _domain(old), _domain(new)
     if old == new:
-        raise ExpectedError(f"{old} and {new} are one name", code="same_name")
+        raise ExpectedError(f"{old} and {new} are one name", code="same_name", exit_code=2)
     async with open_for_reading(settings) as database:
         moves = Moves(database, indexed_schemas=schemas_of(settings).indexed)
         done = await moves.move(old, new, now=utc_now(), by_operator=True, any_key=any_key)
-    if isinstance(done, MoveRefusal):
-        raise ExpectedError(_ADVICE[done].format(old=old, new=new), code=done.value)
+        if isinstance(done, MoveRefusal):
+            old_now, new_now = await _other_name(database, old), await _other_name(database, new)
+            message = _ADVICE[done].format(old=old, new=new, old_now=old_now, new_now=new_now)
+            raise ExpectedError(message, code=done.value)
     return done.cursor_carried
 
 
 async def crawl_document(settings: Settings, uri: str) -> dict[str, Any]:
     """Fetch and apply one document, as `crawl --json` prints it. Raises `ExpectedError`."""
+    try:
+        document_uri(uri)
+    except CrawlError as error:
+        message = f"{uri} is no document's URI (ccfs://OWNER/concrnt/CDID)"
+        raise ExpectedError(message, code=error.fault.value, exit_code=2) from error
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(open_for_reading(settings))
         peers = await stack.enter_async_context(make_peers(settings))

@@ -8,7 +8,7 @@ from indexer.activity.score import MONTH, Basis, aged
 from indexer.concrnt.identifiers import is_ccid
 from indexer.concrnt.uri import MalformedURI, parse_ccuri
 from indexer.errors import ExpectedError
-from indexer.mirror.activity import activity_of, entries_of, kind_of
+from indexer.mirror.activity import activity_of, entries_of, is_subject, kind_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -43,10 +43,13 @@ def _no_subject(text: str) -> ExpectedError:
 async def explain(database: Database, subject: str, counting: Counting, *, now: datetime) -> dict[str, Any]:
     """Explain a subject: what is stored of it, and the entries that count now, newest first.
 
-    Raises `ExpectedError` when the text names no subject, `StoreUnavailable`.
+    Raises `ExpectedError` when the text names no subject or none that is known, `StoreUnavailable`.
     """
     subject = subject_of(subject)
     found = await activity_of(database, subject)
+    if found is None and not await is_subject(database, subject, counting.post_schemas):
+        what = "person" if is_ccid(subject) else "community"
+        raise ExpectedError(f"no {what} {subject} is known", code="not_found")
     entries, count = await entries_of(
         database, subject, since=now - MONTH, post_schemas=counting.post_schemas, limit=SHOWN_ENTRIES
     )

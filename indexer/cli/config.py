@@ -14,6 +14,8 @@ config = typer.Typer(no_args_is_help=True, help="Check a configuration file, or 
 @config.command()
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to check.", show_default=False)],
+    *,
+    as_json: AsJSON = False,
 ) -> None:
     """Say what is wrong with a configuration file, all of it at once.
 
@@ -22,6 +24,9 @@ def check(
     from indexer.config import load_configuration as load  # noqa: PLC0415 - `--help` does without it
 
     count = len(load(file, {}).found)
+    if as_json:
+        print_json({"file": str(file), "keys": count})
+        return
     typer.echo(f"{file}: fine, {count} {'key' if count == 1 else 'keys'} set")
 
 

@@ -7,6 +7,7 @@ import typer
 from indexer.cli.errors import FAILED
 from indexer.cli.options import AsJSON, ConfigFile, load_settings
 from indexer.cli.output import console, print_json
+from indexer.errors import ExpectedError
 
 
 def inspect(
@@ -20,6 +21,7 @@ def inspect(
     """Show what is known of one key: record, a delete that reaches it, what is below it, search document.
 
     With --json: key, record, tombstone, entries, queue and document, null where there is none.
+    Exit code 1 when nothing at all is known of it.
     """
     settings = load_settings(file)
     from indexer import inspection  # noqa: PLC0415 - `--help` does without it
@@ -28,6 +30,9 @@ def inspect(
     found = run(inspection.inspect(settings, key))
     if as_json:
         print_json(found)
+    if not any(value for part, value in found.items() if part != "key"):
+        raise ExpectedError(f"nothing is known of {found['key']}", code="not_found")
+    if as_json:
         return
     from indexer.cli.tables import inspection_tables  # noqa: PLC0415
 

@@ -30,37 +30,50 @@ def list_all(context: typer.Context, file: ConfigFile = None, *, as_json: AsJSON
         context.obj = file
 
 
-def _change(context: typer.Context, file: ConfigFile, action: str, domain: str, said: str) -> None:
+def _change(
+    context: typer.Context, file: ConfigFile, action: str, domain: str, said: str, *, as_json: bool
+) -> None:
     settings = load_settings(file or context.obj)
     from indexer.cli.running import run  # noqa: PLC0415 - `--help` does without it
     from indexer.operate import change_server  # noqa: PLC0415
 
-    run(change_server(settings, action, domain.lower().rstrip(".")))
-    typer.echo(f"{domain}: {said}")
+    name = run(change_server(settings, action, domain))
+    if as_json:
+        print_json({"domain": name, "done": action})
+        return
+    typer.echo(f"{name}: {said}")
 
 
 @servers.command()
-def pause(context: typer.Context, domain: Domain, file: ConfigFile = None) -> None:
+def pause(
+    context: typer.Context, domain: Domain, file: ConfigFile = None, *, as_json: AsJSON = False
+) -> None:
     """Follow a server no more, until it is resumed."""
-    _change(context, file, "pause", domain, "paused")
+    _change(context, file, "pause", domain, "paused", as_json=as_json)
 
 
 @servers.command()
-def resume(context: typer.Context, domain: Domain, file: ConfigFile = None) -> None:
+def resume(
+    context: typer.Context, domain: Domain, file: ConfigFile = None, *, as_json: AsJSON = False
+) -> None:
     """Follow a paused server again."""
-    _change(context, file, "resume", domain, "resumed")
+    _change(context, file, "resume", domain, "resumed", as_json=as_json)
 
 
 @servers.command()
-def reset(context: typer.Context, domain: Domain, file: ConfigFile = None) -> None:
+def reset(
+    context: typer.Context, domain: Domain, file: ConfigFile = None, *, as_json: AsJSON = False
+) -> None:
     """Forget a server's failures and read its feed from the start again; what is known stays."""
-    _change(context, file, "reset", domain, "will be read from its start")
+    _change(context, file, "reset", domain, "will be read from its start", as_json=as_json)
 
 
 @servers.command("run-now")
-def run_now(context: typer.Context, domain: Domain, file: ConfigFile = None) -> None:
+def run_now(
+    context: typer.Context, domain: Domain, file: ConfigFile = None, *, as_json: AsJSON = False
+) -> None:
     """Ask a server now, whatever it waits for."""
-    _change(context, file, "run_now", domain, "is asked at once")
+    _change(context, file, "run_now", domain, "is asked at once", as_json=as_json)
 
 
 @servers.command()
@@ -73,6 +86,7 @@ def move(
     any_key: Annotated[
         bool, typer.Option("--any-key", help="Also when the two are known by different keys (CSID).")
     ] = False,
+    as_json: AsJSON = False,
 ) -> None:
     """A server has moved to another domain: carry over what is known of it, and follow it there."""
     settings = load_settings(file or context.obj)
@@ -80,6 +94,9 @@ def move(
     from indexer.operate import move_server  # noqa: PLC0415
 
     carried = run(move_server(settings, old, new, any_key=any_key))
+    if as_json:
+        print_json({"old": old, "new": new, "cursorCarried": carried})
+        return
     typer.echo(f"{old} is {new} now; " + ("read on from its cursor" if carried else "read by its own cursor"))
 
 

@@ -89,7 +89,7 @@ def servers_table(rows: Sequence[Mapping[str, Any]], *, now: datetime) -> Table:
             "yes" if row["caughtUp"] else "no",
             *(_number(row[name]) for name in ("commits", "malformed", "rejected", "consecutiveFailures")),
             relative(_instant(row["lastCrawledAt"]), now),
-            relative(_instant(row["nextPollAt"]), now),
+            "-" if row["state"] == "paused" else relative(_instant(row["nextPollAt"]), now),
         )
     return table
 

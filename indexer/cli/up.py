@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexer.cli.options import ConfigFile, load_settings
+from indexer.cli.options import AsJSON, ConfigFile, load_settings
+from indexer.cli.output import print_json
 
 if TYPE_CHECKING:
     from indexer.app import Role
@@ -45,16 +46,20 @@ def _roles(names: list[str]) -> "frozenset[Role]":
     return frozenset(Role(name) for name in names)
 
 
-def migrate(file: ConfigFile = None) -> None:
+def migrate(file: ConfigFile = None, *, as_json: AsJSON = False) -> None:
     """Bring the database schema up to date and exit.
 
     `up` does so by itself; this is for those who want to do it before.
+    With --json: the names of what was applied.
     """
     settings = load_settings(file)
     from indexer import app  # noqa: PLC0415
     from indexer.cli.running import run  # noqa: PLC0415
 
     applied = run(app.run_migrate(settings))
+    if as_json:
+        print_json({"applied": applied})
+        return
     for name in applied:
         typer.echo(f"applied {name}")
     if not applied:

@@ -367,6 +367,12 @@ async def activity_of(database: Database, subject: str) -> tuple[ActivityRow, Ma
     return _activity_row(row), standing
 
 
+async def is_subject(database: Database, subject: str, post_schemas: Sequence[str]) -> bool:
+    """Whether the mirror knows a person, or a record under a key that is no post."""
+    row = await database.fetchrow(_COMMON["is_subject"], subject, list(post_schemas))
+    return row is not None and bool(row[0])
+
+
 async def entries_of(
     database: Database, subject: str, *, since: datetime, post_schemas: Sequence[str], limit: int
 ) -> tuple[list[CountedEntry], int]:

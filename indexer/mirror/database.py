@@ -35,6 +35,8 @@ _AWAY = (
     OSError,
     TimeoutError,
     asyncpg.InterfaceError,
+    # A connection that the server has given up, in the moment before it is closed.
+    asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,

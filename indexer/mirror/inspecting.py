@@ -33,7 +33,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How the mirror is. `clock` is the database's; `overdue` servers are due for ten minutes."""
+    """How the mirror is.
+
+    `clock` is the database's; `overdue` servers are due for ten minutes; `roles`: those that a process
+    holds.
+    """
 
     version: str
     version_number: int
@@ -45,6 +49,7 @@ class Health:
     stale: Sequence[str]
     backing_off: Sequence[str]
     odd: Sequence[str]
+    roles: Sequence[str]
     ticked_at: datetime | None
     activity_marks: int
 
@@ -77,4 +82,6 @@ class Inspection:
         """How the mirror is."""
         row = await self._database.fetchrow(_SQL["health"], now)
         assert row is not None
-        return Health(**{**dict(row), **{name: row[name] or () for name in ("stale", "backing_off", "odd")}})
+        return Health(
+            **{**dict(row), **{name: row[name] or () for name in ("stale", "backing_off", "odd", "roles")}}
+        )

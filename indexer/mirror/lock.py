@@ -54,6 +54,8 @@ async def _acquire(database: Database, name: str, holder: str) -> None:
     while True:
         try:
             if await database.fetchrow(_SQL["acquire"], name, holder, LEASE_SECONDS) is not None:
+                if told:
+                    log.info("this process does it from now on", role=name)
                 return
             if not told:
                 told = True

@@ -237,8 +237,10 @@ create table mirror.set_aside (
   domain text collate "C" not null,
   seen_at timestamptz not null,
   due_at timestamptz,
+  -- the place that was reached; `asked` grows each time that it is said to be read from its start
   read_to text,
   read_to_ns bigint,
+  asked integer not null default 0,
   primary key (owner, domain)
 );
 

@@ -262,6 +262,7 @@ class OwedLog:
     domain: str
     read_to: str | None
     read_to_ns: int | None
+    asked: int
 
 
 class OpenQuestions:
@@ -295,9 +296,7 @@ class OpenQuestions:
 
     async def read_to(self, owed: OwedLog, place: str, place_ns: int) -> None:
         """A page was read; the log goes on there, unless it was said meanwhile to be read from its start."""
-        await self._database.execute(
-            _SQL["read_to"], owed.owner, owed.domain, owed.read_to_ns, place, place_ns
-        )
+        await self._database.execute(_SQL["read_to"], owed.owner, owed.domain, owed.asked, place, place_ns)
 
     async def put_off(self, owner: str, domain: str, *, until: datetime) -> None:
         """Not before then; what was read of it is."""
@@ -305,7 +304,7 @@ class OpenQuestions:
 
     async def was_read_again(self, owed: OwedLog) -> None:
         """It was, to its end, unless it was said meanwhile to be read from its start."""
-        await self._database.execute(_SQL["was_read_again"], owed.owner, owed.domain, owed.read_to_ns)
+        await self._database.execute(_SQL["was_read_again"], owed.owner, owed.domain, owed.asked)
 
     async def take_enactments_to_fetch(
         self, *, now: datetime, limit: int, per_feed_and_hour: int

@@ -137,7 +137,7 @@ class ManualCrawl:
 
     async def crawl(self, text: str) -> Crawled:
         """Fetch and apply the document of a `ccfs` URI. Raises `CrawlError`, `StoreUnavailable`."""
-        uri = _document_uri(text)
+        uri = document_uri(text)
         if self._at_work >= AT_ONCE or not self._all.take("", now=self._clock()):
             raise CrawlError(CrawlFault.BUSY, "too many documents are asked for at the moment")
         self._at_work += 1
@@ -280,7 +280,8 @@ class ManualCrawl:
         return True
 
 
-def _document_uri(text: str) -> CCURI:
+def document_uri(text: str) -> CCURI:
+    """Read a document's URI. Raises `CrawlError`."""
     try:
         uri = parse_ccuri(text.strip())
     except MalformedURI as error:

@@ -74,6 +74,16 @@ def test_without_a_command_the_help_is_printed(command: Command) -> None:
         (["reindex", "--repair"], "--repair"),
         (["reindex", "--index", "nonsense"], "nonsense"),
         (["verify"], "OWNER"),
+        # There is no database here, so each is refused before one is opened.
+        (["verify", "no owner"], "no owner"),
+        (["crawl", "nonsense"], "nonsense"),
+        (["crawl", "cckv://a.example/x"], "cckv://a.example/x"),
+        (["inspect", "nonsense"], "nonsense"),
+        (["activity", "show", "nonsense"], "nonsense"),
+        (["servers", "pause", "http://a.example/"], "http://a.example/"),
+        (["servers", "run-now", "10.0.0.5"], "10.0.0.5"),
+        (["servers", "move", "a.example", "b example"], "b example"),
+        (["servers", "move", "a.example", "A.example."], "one name"),
     ],
 )
 def test_usage_errors_are_one_line_and_exit_2(command: Command, arguments: list[str], said: str) -> None:
@@ -99,6 +109,7 @@ def test_a_good_file_is_fine(command: Command) -> None:
     Path("good.yaml").write_text("crawl: {seed: a.example, layer: x}\n")
     ended = command("config", "check", "good.yaml")
     assert (ended.code, ended.out, ended.err) == (0, "good.yaml: fine, 2 keys set\n", "")
+    assert command("config", "check", "good.yaml", "--json").json() == {"file": "good.yaml", "keys": 2}
 
 
 def test_a_bad_file_has_one_line_a_problem(command: Command) -> None:
@@ -216,6 +227,36 @@ def test_migrate_names_what_it_applied(command: Command, app: ModuleType) -> Non
     app.run_migrate = run_migrate  # type: ignore[attr-defined]
     assert command("migrate").out == "applied 0001_start\napplied 0002_more\n"
     assert command("migrate").out == "the schema is up to date\n"
+    applied.append(["0001_start"])
+    assert command("migrate", "--json").json() == {"applied": ["0001_start"]}
+
+
+@pytest.mark.parametrize("action", ["pause", "resume", "reset", "run-now"])
+def test_what_was_done_to_a_server_is_json_too(
+    command: Command, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    """With the name as the list shows it, however it was written."""
+    from indexer import operate  # noqa: PLC0415 - heavy
+
+    async def change_server(_: Settings, done: str, name: str) -> str:
+        assert done == action.replace("-", "_")
+        return name.lower()
+
+    monkeypatch.setattr(operate, "change_server", change_server)
+    assert command("servers", action, "A.example", "--json").json()["domain"] == "a.example"
+    assert command("servers", action, "A.example").out.startswith("a.example: ")
+
+
+def test_a_move_is_json_too(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the cursor went along."""
+    from indexer import operate  # noqa: PLC0415 - heavy
+
+    async def move_server(*_: object, any_key: bool) -> bool:
+        return any_key
+
+    monkeypatch.setattr(operate, "move_server", move_server)
+    told = command("servers", "move", "a.example", "b.example", "--any-key", "--json").json()
+    assert told == {"old": "a.example", "new": "b.example", "cursorCarried": True}
 
 
 def test_up_runs_until_a_signal_comes(command: Command, app: ModuleType) -> None:
@@ -383,6 +424,21 @@ def test_inspect_prints_every_part(command: Command, monkeypatch: pytest.MonkeyP
     assert (human.code, human.err) == (0, "")
     assert "[bold]x" in human.out
     assert "tombstone: none" in human.out
+
+
+def test_inspect_fails_where_nothing_is_known(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 1, in a word; as JSON the parts are printed all the same."""
+    from indexer import inspection  # noqa: PLC0415 - heavy
+
+    async def inspect(_: Settings, key: str) -> dict[str, Any]:
+        return {"key": key, "record": None, "document": None}
+
+    monkeypatch.setattr(inspection, "inspect", inspect)
+    human = command("inspect", "cckv://a.example/c")
+    assert (human.code, human.out) == (1, "")
+    assert human.err == "concrnt-indexer: nothing is known of cckv://a.example/c\n"
+    told = command("inspect", "cckv://a.example/c", "--json")
+    assert (told.code, told.json()["record"], json.loads(told.err)["code"]) == (1, None, "not_found")
 
 
 @pytest.mark.parametrize("is_well", [True, False])

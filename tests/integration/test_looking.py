@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Self
 import asyncpg
 import pytest
 
-from indexer.app import fetch_statistics
+from indexer.app import fetch_activity, fetch_statistics
 from indexer.doctor import examine
 from indexer.errors import ExpectedError
 from indexer.inspection import inspect
 from indexer.simulation.scripted import (
     ALICE,
     ALPHA,
+    BOB,
     SEED,
     community,
     community_key,
@@ -76,6 +77,12 @@ async def test_everything_that_is_known_of_a_key(database_url: str) -> None:
         assert below["count"] == len(below["newest"]) == 1
         nothing = await inspect(settings, post_key(ALICE, "3"))
         assert {part for part in nothing if nothing[part] is not None} == {"key"}
+        for unknown in (post_key(ALICE, "1"), community_key(ALPHA, "none"), BOB):
+            with pytest.raises(ExpectedError) as refused:
+                await fetch_activity(settings, unknown)
+            assert (refused.value.code, refused.value.exit_code) == ("not_found", 1)
+        for known in (cats, ALICE):
+            assert (await fetch_activity(settings, known))["subject"] == known
         for wrong in ("", "x", "cckv://", f"cckv://{ALICE}", "https://a.example/", "cckv://@a.example/b"):
             with pytest.raises(ExpectedError) as refused:
                 await inspect(settings, wrong)
@@ -133,6 +140,7 @@ async def test_the_doctor_finds_what_is_wrong(database_url: str) -> None:
                 update={"crawl": settings.crawl.model_copy(update={"layer": "another"})}
             )
             assert await _verdicts(layer) == healthy | {"seed": False}
+        assert not (await _verdicts(settings))["processes"], "the house has ended"
         troubles: list[tuple[str, str, list[Any]]] = [
             (
                 "queue",

@@ -135,7 +135,10 @@ async def test_four_processes_with_a_role_each_do_all_the_work(tmp_path: Path, d
 
 
 async def test_what_a_killed_process_held_is_taken_over(tmp_path: Path, database_url: str) -> None:
-    """Its servers and its roles, within thirty seconds; also by one that has the same name and folder."""
+    """Its servers and its roles, within thirty seconds; also by one that has the same name and folder
+
+    The standby has said that it waits, and says that it has taken over.
+    """
     async with scripted_network(SEED, ALPHA) as network:
         overrides = network.host_overrides
         gate = asyncio.Event()
@@ -151,6 +154,13 @@ async def test_what_a_killed_process_held_is_taken_over(tmp_path: Path, database
             async with processes(tmp_path, 1, overrides, database_url, **keeps):
                 await eventually(lambda: Store(database_url).is_drained({SEED, ALPHA}), seconds=60)
                 assert time.monotonic() - began < TAKEN_OVER_WITHIN
+                log = tmp_path / "0" / "indexer.log"
+
+                async def told() -> bool:
+                    lines = log.read_text().splitlines()
+                    return any("from now on" in line and '"projection"' in line for line in lines)
+
+                await eventually(told)
 
 
 async def test_a_process_that_slept_changes_nothing_when_it_wakes(tmp_path: Path, database_url: str) -> None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 import asyncpg
+import httpx
+import msgspec
 import psutil
 import pytest
 
@@ -163,6 +165,41 @@ async def test_what_a_killed_process_leaves_is_joined_by_the_next(tmp_path: Path
             assert await end_in_order(process) == 0
         await anyio.to_thread.run_sync(lambda: psutil.wait_procs([left], timeout=10))
         assert not left.is_running()
+
+
+async def _listening(folder: Path) -> dict[str, str]:
+    """What a process said of where it listens."""
+    await eventually(lambda: _says(folder, "listening"), seconds=60)
+    lines = (folder / "indexer.log").read_text().splitlines()
+    told: dict[str, str] = msgspec.json.decode(next(line for line in lines if "listening" in line))
+    return told
+
+
+async def test_an_embedded_server_that_was_killed_is_back_by_itself(tmp_path: Path, data_dir: Path) -> None:
+    """The process says that it is away, brings it back, and what was committed meanwhile is searchable."""
+    async with scripted_network(SEED, ALPHA) as network, httpx.AsyncClient(timeout=10) as client:
+        network[ALPHA].receive("2025-03-01T00:00:00Z", post(ALICE, "1", "前のねこ"))
+        environ = {"INDEXER_BACKENDS__DATA_DIR": str(data_dir)}
+        async with indexer_process(tmp_path, SEED, network.host_overrides, "", **environ) as process:
+            told = await _listening(tmp_path)
+
+            async def found(word: str) -> bool:
+                answer = await client.get(f"{told['api']}/api/v1/search/posts", params={"q": word})
+                assert answer.status_code in (200, 503)
+                return answer.status_code == 200 and len(answer.json()["hits"]) == 1
+
+            await eventually(lambda: found("ねこ"), seconds=30)
+            killed = _postmaster(data_dir)
+            assert killed is not None
+            killed.kill()
+            network[ALPHA].receive("2025-03-01T00:00:01Z", post(ALICE, "2", "留守の間のいぬ"))
+            await eventually(lambda: found("いぬ"), seconds=60)
+            assert await found("ねこ")
+            assert (await client.get(f"{told['internal']}/ready")).status_code == 200
+            after = _postmaster(data_dir)
+            assert after not in (None, killed)
+            assert await end_in_order(process) == 0
+        assert _postmaster(data_dir) is None
 
 
 _ON_A_TERMINAL = """

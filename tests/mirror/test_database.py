@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from indexer.engines.base import EngineUnavailable
+from indexer.engines.postgres.errors import unavailable_when_away
 from indexer.mirror.database import Database, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -67,5 +69,34 @@ async def test_a_transaction_that_is_cancelled_leaves_nothing_and_gives_its_conn
                 await task
             assert await database.fetch("select * from t") == []
             assert database.pool.get_idle_size() == 1
+    finally:
+        await database.close()
+
+
+_ENDED = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0"
+
+
+async def test_a_connection_that_is_being_cut_is_away_too(database_url: str) -> None:
+    """The server's last word came while it was idle, and the end of the stream not yet."""
+    database = await Database.connect(database_url, size=1)
+    told = b"E" + (len(_ENDED) + 4).to_bytes(4) + _ENDED
+
+    async def of_engine() -> None:
+        with unavailable_when_away():
+            async with database.pool.acquire() as connection:
+                await connection.execute("select 1")
+
+    async def of_store() -> None:
+        await database.execute("select 1")
+
+    try:
+        for kind, call in ((StoreUnavailable, of_store), (EngineUnavailable, of_engine)):
+            connection: Any
+            async with database.pool.acquire() as connection:
+                protocol = connection._con._protocol
+            protocol.data_received(told)
+            with pytest.raises(kind):
+                await call()
+            assert await database.fetch("select 1"), "the next one works"
     finally:
         await database.close()

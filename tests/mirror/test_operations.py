@@ -80,6 +80,9 @@ async def test_a_dead_letter_that_is_accepted_today_is_applied_and_dropped(datab
             await show_dead_letter(settings, 1)
         with pytest.raises(ExpectedError):
             await change_server(settings, "pause", "unknown.example")
+        assert await change_server(settings, "pause", f"{ALPHA.upper()}.") == ALPHA
+        with pytest.raises(ExpectedError):
+            await retry_dead_letters(settings, None, 10**6)
 
 
 async def test_what_trust_refused_is_refused_again(database_url: str) -> None:

@@ -12,7 +12,7 @@ from indexer.errors import ExpectedError
 from indexer.instruments import MirrorFigures
 from indexer.mirror.moves import MoveRefusal, Moves
 from indexer.mirror.servers import LeaseLostError
-from indexer.operate import move_server
+from indexer.operate import change_server, move_server
 from indexer.replication.moving import domain_in
 from indexer.replication.trust import TrustMode
 from indexer.simulation import faults
@@ -477,6 +477,9 @@ async def test_nonsense_is_refused_with_advice_and_a_move_can_be_undone(database
             with pytest.raises(ExpectedError) as raised:
                 await move_server(settings, old, new, any_key=True)
             assert raised.value.code == code
+            assert f"it is {BETA} now" in raised.value.message
+        with pytest.raises(ExpectedError, match=f"is {BETA} now"):
+            await change_server(settings, "reset", ALPHA)
         await move_server(settings, BETA, ALPHA, any_key=True)
         servers = await mirror.rows("select domain from mirror.servers order by 1")
         assert servers == [{"domain": ALPHA}, {"domain": GAMMA}]

@@ -42,7 +42,8 @@ def unavailable_when_away() -> Iterator[None]:
         if any(word in str(error) for word in _LOST_WORDS):
             raise EngineUnavailable(f"PostgreSQL: {error}") from error
         raise
-    except (OSError, TimeoutError) as error:
+    # InternalClientError: a connection that the server has given up, in the moment before it is closed.
+    except (OSError, TimeoutError, asyncpg.InternalClientError) as error:
         raise EngineUnavailable(f"PostgreSQL: {type(error).__name__}") from error
 
 

@@ -1,5 +1,7 @@
 -- How far a log was read again, so that a visit goes on where the last one ended.
-alter table mirror.set_aside add column read_to text, add column read_to_ns bigint;
+-- Each time that it is said to be read, `asked` grows.
+alter table mirror.set_aside
+  add column read_to text, add column read_to_ns bigint, add column asked integer not null default 0;
 drop index mirror.set_aside_due;
 create index set_aside_due on mirror.set_aside (domain, due_at, owner) where due_at is not null;
 

@@ -396,6 +396,13 @@ delete from mirror.activity_undelivered where id = any($1::bigint[])
 -- The search engine may have lost them: deliver everything again.
 insert into mirror.activity_undelivered (subject) select subject from mirror.activity
 
+-- name: is_subject
+-- Whether there is anything whose activity can be counted: a record under a key that is no post ($2), or a person.
+select
+  exists (select from mirror.records where key = $1 and schema <> all($2::text[]))
+  or exists (select from mirror.entities where ccid = $1)
+  or exists (select from mirror.records where owner = $1)
+
 -- name: activity_of
 -- The numbers of one subject.
 select

@@ -44,5 +44,6 @@ select
   (select array_agg(domain order by domain) from mirror.servers where state = 'stale') as stale,
   (select array_agg(domain order by domain) from mirror.servers where state = 'backing_off') as backing_off,
   (select array_agg(domain order by domain) from mirror.servers where state in ('log_went_back', 'clock_ahead')) as odd,
+  (select array_agg(name order by name) from mirror.leases where until > clock_timestamp()) as roles,
   (select ticked_at from mirror.activity_settings) as ticked_at,
   (select count(*) from mirror.activity_marks) as activity_marks

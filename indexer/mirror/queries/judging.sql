@@ -141,7 +141,8 @@ left join lateral (
   limit 1
 ) as h on true
 on conflict (owner, domain) do update set
-  due_at = coalesce(set_aside.due_at, excluded.due_at), read_to = null, read_to_ns = null
+  due_at = coalesce(set_aside.due_at, excluded.due_at), read_to = null, read_to_ns = null,
+  asked = set_aside.asked + 1
 
 -- name: read_set_aside
 -- What was set aside of servers that speak for the owner is due ($1 now); how many owners' logs that is.

@@ -81,7 +81,8 @@ with settled as materialized (
 ), due as (
   insert into mirror.set_aside (owner, domain, seen_at, due_at)
   select owner, domain, $4, $4 from owed
-  on conflict (owner, domain) do update set due_at = excluded.due_at, read_to = null, read_to_ns = null
+  on conflict (owner, domain) do update set
+    due_at = excluded.due_at, read_to = null, read_to_ns = null, asked = set_aside.asked + 1
 ), withdrawn as (
   select 'commit' as kind, owner, source, signed from records
   union all
@@ -344,7 +345,7 @@ limit $3
 -- name: take_page
 -- The log of a server ($1) that is due first ($2 now); a page of it counts among the $3 of the hour.
 with log as (
-  select owner, domain, read_to, read_to_ns from mirror.set_aside
+  select owner, domain, read_to, read_to_ns, asked from mirror.set_aside
   where domain = $1 and due_at <= $2
   order by due_at, owner
   limit 1
@@ -357,20 +358,19 @@ with log as (
   where l.number < $3 or l.since <= $2::timestamptz - interval '1 hour'
   returning domain
 )
-select log.owner, log.domain, log.read_to, log.read_to_ns from log join counted using (domain)
+select log.owner, log.domain, log.read_to, log.read_to_ns, log.asked from log join counted using (domain)
 
 -- name: read_to
--- A log was read from $3 (nanoseconds; null: its start) to $4, which is $5.
-update mirror.set_aside set read_to = $4, read_to_ns = $5
-where owner = $1 and domain = $2 and read_to_ns is not distinct from $3::bigint
+-- A log was read to $4, which is $5 nanoseconds, and not said to be read from its start since it was asked for ($3).
+update mirror.set_aside set read_to = $4, read_to_ns = $5 where owner = $1 and domain = $2 and asked = $3
 
 -- name: put_off
 -- A log is due then.
 update mirror.set_aside set due_at = $3 where owner = $1 and domain = $2
 
 -- name: was_read_again
--- A log was read from $3 (nanoseconds; null: its start) to its end.
-delete from mirror.set_aside where owner = $1 and domain = $2 and read_to_ns is not distinct from $3::bigint
+-- A log was read to its end, and not said to be read from its start since it was asked for ($3).
+delete from mirror.set_aside where owner = $1 and domain = $2 and asked = $3
 
 -- name: no_longer_waiting
 -- Take commits whose document has come, or was asked for ($2), or which have waited since $3 (not those that wait for a
