@@ -21,7 +21,8 @@ from indexer.app import (
 from indexer.concrnt.documents import Commit, parse_commit
 from indexer.concrnt.identifiers import MalformedName, canonical_fqdn
 from indexer.errors import ExpectedError
-from indexer.mirror.moves import MoveRefusal, Moves, moved_domains
+from indexer.mirror.context import moved_domains
+from indexer.mirror.moves import MoveRefusal, Moves
 from indexer.mirror.operations import KeptDeadLetter, Operations
 from indexer.replication.crawl import CrawlError, document_uri
 from indexer.replication.feeds import Feeds

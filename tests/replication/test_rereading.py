@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from indexer.mirror.judging import read_again
 from indexer.replication import rereading
 from indexer.replication.trust import TrustMode
 from indexer.simulation import faults
@@ -157,20 +158,27 @@ async def test_servers_are_visited_in_turn(database_url: str, monkeypatch: pytes
         assert await _owing(on) == {ALPHA}
 
 
-async def test_what_is_due_anew_while_it_is_read_is_read_from_its_start(database_url: str) -> None:
-    """A visit ends a log only where nobody said meanwhile that it is to be read again."""
+@pytest.mark.parametrize("pages_before", [0, 1])
+async def test_what_is_due_anew_while_it_is_read_is_read_from_its_start(
+    database_url: str, pages_before: int
+) -> None:
+    """A visit ends a log only where nobody said meanwhile that it is to be read again; so its first page."""
     async with stage(database_url, SEED, ALPHA, BETA, trust=TrustMode.AUTHORITY) as on:
         await _follow(on)
         await _owe(on, ALPHA, ALICE.ccid)
-        questions = on.residents._questions
+        questions = on.residents._rereading._questions
+        for _ in range(pages_before):
+            owed = await questions.take_page(ALPHA, now=on.clock(), per_server_and_hour=9)
+            assert owed is not None
+            await questions.read_to(owed, T0, 1)
         owed = await questions.take_page(ALPHA, now=on.clock(), per_server_and_hour=9)
         assert owed is not None
-        await questions.read_to(owed, T0, 1)
-        owed = await questions.take_page(ALPHA, now=on.clock(), per_server_and_hour=9)
-        assert owed is not None
-        assert owed.read_to == T0
-        await on.mirror.database.execute(
-            "update mirror.set_aside set read_to = null, read_to_ns = null, asked = asked + 1"
-        )
+        assert owed.read_to == (T0 if pages_before else None)
+        async with on.mirror.database.connection() as connection:
+            await read_again(connection, [(ALICE.ccid, ALPHA)], now=on.clock())
+        await questions.read_to(owed, T0, 2)
         await questions.was_read_again(owed)
         assert await _owing(on) == {ALPHA}
+        owed = await questions.take_page(ALPHA, now=on.clock(), per_server_and_hour=9)
+        assert owed is not None
+        assert owed.read_to is None
