@@ -495,3 +495,21 @@ def _parts(plan: dict[str, Any]) -> list[dict[str, Any]]:
 def _reads_all(part: dict[str, Any]) -> bool:
     tables = ("unresolved", "waiting")
     return part["Node Type"] == "Seq Scan" and part.get("Relation Name") in tables
+
+
+async def test_an_enactment_is_asked_for_as_soon_as_it_is_known_where_its_owner_lives(
+    database_url: str,
+) -> None:
+    """Nobody knew at first: what was put off for that is due at once."""
+    async with stage(database_url, SEED, ALPHA, BETA, trust=TrustMode.STRICT) as on:
+        on.clock.now = NOW
+        on[ALPHA].receive(T0, PHONE.enactment())
+        await on.discovery.run()
+        await on.follow(ALPHA)
+        await on.mirror.database.execute("truncate mirror.records, mirror.retired")
+        await on.mirror.write(BETA, [post(PHONE, "1", "電話から")])
+        await on.residents.run_once()
+        assert await on.mirror.keys() == set()
+        await on.mirror.write(ALPHA, [entity(ALICE, ALPHA)])
+        await on.residents.run_once()
+        assert await on.mirror.keys() == {post_key(ALICE, "1")}

@@ -37,7 +37,7 @@ select cdid, signed from mirror.records where cdid = any($2::text[])
 -- Also whether there are follows to confirm.
 -- Deletes of the right server stay provisional: they were applied in part, and reading them again applies them in full.
 -- Nobody needs to be asked about these people any more; what their own servers said and was set aside is due. What was
--- set aside of no domain is to be read wherever they live.
+-- set aside of no domain is to be read wherever they live; enactments of theirs are asked for now.
 with settled as materialized (
   select * from unnest($1::text[], $2::text[]) as t (owner, domain)
 ), confirmed as (
@@ -71,6 +71,11 @@ with settled as materialized (
   returning t.owner, t.source, t.signed
 ), answered as (
   delete from mirror.unresolved u using settled s where u.owner = s.owner
+), woken as (
+  update mirror.waiting w set ask_at = $4
+  from settled s
+  where w.href >= 'cckv://' || s.owner || '/' and w.href < 'cckv://' || s.owner || '0'
+    and w.is_enactment and w.ask_at > $4
 ), anywhere as (
   delete from mirror.set_aside a using settled s where a.owner = s.owner and a.domain = ''
   returning s.owner, s.domain
@@ -415,7 +420,7 @@ delete from mirror.waiting where domain = $1 and digest = any($2::bytea[])
 
 -- name: take_enactments_to_fetch
 -- Enactments that commits wait for, which feed brought those, and where their owner lives; $1 to $3 as for people.
--- Where nobody knows that, it is looked up again in a minute.
+-- Where nobody knows that, it is looked up again in a quarter of an hour, or as soon as it is settled.
 with recursive owing as (
   (select domain from mirror.waiting where is_enactment order by domain limit 1)
   union all
@@ -449,8 +454,8 @@ with recursive owing as (
     number = excluded.number + case when l.since > $1::timestamptz - interval '1 hour' then l.number else 0 end
 ), taken as (
   update mirror.waiting w
-  set ask_at = $1::timestamptz + case when t.home is null then interval '1 minute' else interval '15 minutes' end
-  from (select href, home from due union all select href, home from first where home is null) as t
+  set ask_at = $1::timestamptz + interval '15 minutes'
+  from (select href from due union all select href from first where home is null) as t
   where w.href = t.href and w.is_enactment
 )
 select href, domain, home from due order by place, href
