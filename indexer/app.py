@@ -479,7 +479,7 @@ def _wire(
             page_writer,
             judge.prover.fetched,
             left_homes=LeftHomes(
-                database, judge, schemas, on_rejected=instruments.rejected_later, clock=utc_now
+                database, page_writer, schemas, on_rejected=instruments.rejected_later, clock=utc_now
             ),
             seed=crawl.seed,
             schemas=schemas,

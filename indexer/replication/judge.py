@@ -47,11 +47,11 @@ class Judge:
         return await self.prover.ahead(rows, positions)
 
     def _is_always_proven(self, row: Row) -> bool:
-        if self.mode is TrustMode.STRICT or not isinstance(row, Commit):
-            return self.mode is TrustMode.STRICT
-        if row.kind in (Kind.ACKED, Kind.UNACKED):
-            return row.schema in self._follows
-        return row.kind is Kind.ENTITY
+        if not isinstance(row, Commit) or (row.associate is not None and row.schema not in self._follows):
+            return False
+        if self.mode is TrustMode.STRICT:
+            return True
+        return row.kind in (Kind.ENTITY, Kind.ACKED, Kind.UNACKED)
 
     async def judge(
         self,

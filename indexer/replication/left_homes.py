@@ -26,7 +26,6 @@ from indexer.mirror.context import Needs, lock_owners
 from indexer.mirror.judging import read_again
 from indexer.mirror.trust import count_rejected
 from indexer.replication.page import read_rows
-from indexer.replication.writer import PageWriter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
 
     from indexer.mirror.database import Connection, Database
     from indexer.mirror.leaving import Leaving, TakenOut
-    from indexer.replication.judge import Judge
     from indexer.replication.plan import Schemas
+    from indexer.replication.writer import PageWriter
 
     TakeOut = Callable[[Connection, str, str, tuple[str, ...]], Awaitable[TakenOut]]
 
@@ -52,7 +51,7 @@ class LeftHomes:
     def __init__(
         self,
         database: Database,
-        judge: Judge,
+        writer: PageWriter,
         schemas: Schemas,
         *,
         on_rejected: Callable[[str, str, int], None],
@@ -62,7 +61,7 @@ class LeftHomes:
         self._database = database
         self._schemas = schemas
         self._indexed = sorted(schemas.indexed)
-        self._writer = PageWriter(database, schemas=schemas, trust=judge)
+        self._writer = writer
         self._on_rejected = on_rejected
         self._clock = clock
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -31,21 +31,12 @@ from indexer.replication.trust import WITHDRAWN, owner_of_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Protocol
 
     from indexer.mirror.servers import Servers
     from indexer.mirror.trust import OpenQuestions, OwedLog
     from indexer.replication.feeds import Feeds
     from indexer.replication.plan import Schemas
     from indexer.replication.writer import PageWriter
-
-    class Metrics(Protocol):
-        """What is counted."""
-
-        def rejected_later(self, server: str, reason: str, number: int) -> None:
-            """What a server said was withdrawn after its page had been applied."""
-            ...
-
 
 log = structlog.get_logger(__name__)
 
@@ -56,6 +47,14 @@ PAGES_PER_VISIT = 50
 PAGES_PER_SERVER_AND_HOUR = 1000
 RESTS_FOR = timedelta(minutes=15)
 """How long a server that failed or was slow is not visited."""
+
+
+class RejectedMetrics(Protocol):
+    """What is counted."""
+
+    def rejected_later(self, server: str, reason: str, number: int) -> None:
+        """What a server said was rejected or withdrawn after its page had been applied."""
+        ...
 
 
 class Rereading:
@@ -69,7 +68,7 @@ class Rereading:
         page_writer: PageWriter,
         *,
         schemas: Schemas,
-        metrics: Metrics,
+        metrics: RejectedMetrics,
         clock: Callable[[], datetime],
     ) -> None:
         self._feeds = feeds

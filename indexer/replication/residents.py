@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from indexer.replication.left_homes import LeftHomes
     from indexer.replication.plan import Schemas
     from indexer.replication.proving import FetchedDocuments
+    from indexer.replication.rereading import RejectedMetrics
     from indexer.replication.writer import PageWriter
 
 log = structlog.get_logger(__name__)
@@ -68,14 +69,6 @@ WAITING_FOR = timedelta(days=7)
 _ROUND_SECONDS = 10.0
 
 
-class ResidentsMetrics(Protocol):
-    """What is counted."""
-
-    def rejected_later(self, server: str, reason: str, number: int) -> None:
-        """What a server said was rejected or withdrawn after its page had been applied."""
-        ...
-
-
 class Residents:
     """Finds out where people live."""
 
@@ -90,7 +83,7 @@ class Residents:
         left_homes: LeftHomes,
         seed: str,
         schemas: Schemas,
-        metrics: ResidentsMetrics,
+        metrics: RejectedMetrics,
         clock: Callable[[], datetime],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:

@@ -14,9 +14,9 @@ from indexer.mirror.trust import OpenQuestions
 from indexer.replication.discovery import Discovery, DiscoverySettings
 from indexer.replication.feeds import Feeds
 from indexer.replication.follower import Follower, FollowerSettings
-from indexer.replication.judge import Judge
 from indexer.replication.left_homes import LeftHomes
 from indexer.replication.moving import Moving
+from indexer.replication.proving import FetchedDocuments
 from indexer.replication.residents import Residents
 from indexer.replication.schedule import Schedule, ScheduleSettings
 from indexer.replication.trust import TrustMode
@@ -198,18 +198,15 @@ async def stage(
             ),
         )
 
-        # Where everybody is believed nobody finds out anything; the stage has a judge for it all the same.
-        judge = mirror.judge or Judge(TrustMode.AUTHORITY, follows=SCHEMAS.acks)
-
         def make_residents() -> Residents:
             return Residents(
                 feeds,
                 mirror.servers,
                 OpenQuestions(mirror.database),
                 mirror.writer,
-                judge.prover.fetched,
+                mirror.judge.prover.fetched if mirror.judge is not None else FetchedDocuments(),
                 left_homes=LeftHomes(
-                    mirror.database, judge, SCHEMAS, on_rejected=counts.rejected_later, clock=clock
+                    mirror.database, mirror.writer, SCHEMAS, on_rejected=counts.rejected_later, clock=clock
                 ),
                 seed=seed,
                 schemas=SCHEMAS,

@@ -137,13 +137,12 @@ def _concerned(row: Commit) -> set[str]:
 
 async def left_homes(mirror: Mirror) -> bool:
     """Judge what was said by servers that people had left; whether there were any."""
-    assert mirror.judge is not None
 
     def rejected(_server: str, _reason: str, _number: int) -> None:
         """Nobody counts."""
 
     return await LeftHomes(
-        mirror.database, mirror.judge, SCHEMAS, on_rejected=rejected, clock=lambda: NOW
+        mirror.database, mirror.writer, SCHEMAS, on_rejected=rejected, clock=lambda: NOW
     ).run_once()
 
 
